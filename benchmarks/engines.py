@@ -1,0 +1,153 @@
+"""One engine on one benchmark query in a process of its own: `python -m benchmarks.engines ENGINE QUERY`.
+
+Prints one JSON line: rows, seconds, CPU seconds. The streaming engines run WARM_ROWS first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.measure import Figure, Moment
+from benchmarks.queries import (
+    BATCH_ROWS,
+    BENCHMARKS,
+    DUCKDB_ROWS,
+    PARTITIONS,
+    ROWS,
+    SPARK_COLUMNS,
+    WARM_ROWS,
+    Benchmark,
+)
+from headrace.runtime.lake import Lake
+from headrace.runtime.progress import Progress
+from headrace.runtime.query import LivePipeline
+from headrace.runtime.session import spark_session
+from headrace.sql.compile import compile_pipeline
+
+CONF = {"spark.sql.shuffle.partitions": str(PARTITIONS), "spark.default.parallelism": str(PARTITIONS)}
+
+
+class Laps:
+    """The moments at which the warm-up and the measured rows were done, told batch by batch."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.begin: Moment | None = None
+        self.end: Moment | None = None
+        self.done = threading.Event()
+
+    def batch(self) -> None:
+        self.rows += BATCH_ROWS
+        if self.rows == WARM_ROWS:
+            self.begin = Moment.now()
+        elif self.rows == WARM_ROWS + ROWS:
+            self.end = Moment.now()
+            self.done.set()
+
+    def figure(self, engine: str, query: str) -> Figure:
+        assert self.begin is not None
+        assert self.end is not None
+        return Figure(engine, query, ROWS, self.end.wall - self.begin.wall, self.end.cpu - self.begin.cpu)
+
+
+def headrace(benchmark: Benchmark) -> Figure:
+    """The production compiler and runtime, into the blackhole connector."""
+    laps = Laps()
+
+    def told(progress: Progress) -> None:
+        if progress.input_rows:
+            laps.batch()
+
+    with tempfile.TemporaryDirectory() as folder:
+        spark = spark_session("bench", cores=PARTITIONS, conf=CONF)
+        pipeline = compile_pipeline(benchmark.headrace, name="bench")
+        live = LivePipeline(spark, pipeline, Lake(folder), on_progress=told)
+        live.start()
+        while not laps.done.wait(0.2):
+            live.pump()
+        live.stop()
+        spark.stop()
+    return laps.figure("headrace", benchmark.name)
+
+
+def handwritten(benchmark: Benchmark) -> Figure:
+    """The same query as plain Structured Streaming: same source, N, state store, batch size, noop sink."""
+    laps = Laps()
+    with tempfile.TemporaryDirectory() as folder:
+        spark = spark_session("bench", cores=PARTITIONS, conf=CONF)
+        options = {"rowsPerBatch": str(BATCH_ROWS), "advanceMillisPerBatch": "1000", "startTimestamp": "0"}
+        source = spark.readStream.format("rate-micro-batch").options(**options).load()
+        rows = source.selectExpr(*SPARK_COLUMNS).withWatermark("ts", "10 seconds")
+        rows.createOrReplaceTempView("s")
+        mode = "append" if benchmark.name == "windowed" else "update"
+
+        def batch(frame: DataFrame, _number: int) -> None:
+            frame.write.format("noop").mode("overwrite").save()
+            laps.batch()
+
+        writer = spark.sql(benchmark.spark).writeStream.outputMode(mode).foreachBatch(batch)
+        query = writer.option("checkpointLocation", str(Path(folder, "checkpoint"))).start()
+        laps.done.wait()
+        query.stop()
+        spark.stop()
+    return laps.figure("structured streaming", benchmark.name)
+
+
+def spark_batch(benchmark: Benchmark) -> Figure:
+    """One pass of Spark batch over the same rows, warm."""
+    spark = spark_session("bench", cores=PARTITIONS, conf=CONF)
+    spark.range(0, ROWS, 1, PARTITIONS).withColumnRenamed("id", "value").selectExpr(
+        *SPARK_COLUMNS
+    ).createOrReplaceTempView("s")
+    figure = timed("spark batch", benchmark, lambda: _noop(spark, benchmark.spark))
+    spark.stop()
+    return figure
+
+
+def duck(benchmark: Benchmark) -> Figure:
+    """DuckDB on the same rows and cores, warm."""
+    database = duckdb.connect()
+    database.execute(f"SET threads = {PARTITIONS}")
+    assert DUCKDB_ROWS in benchmark.duckdb
+    return timed(
+        "duckdb", benchmark, lambda: database.execute(f"CREATE OR REPLACE TABLE r AS {benchmark.duckdb}")
+    )
+
+
+def timed(engine: str, benchmark: Benchmark, work: Callable[[], object]) -> Figure:
+    """The second of two runs."""
+    work()
+    begin = Moment.now()
+    work()
+    end = Moment.now()
+    return Figure(engine, benchmark.name, ROWS, end.wall - begin.wall, end.cpu - begin.cpu)
+
+
+def _noop(spark: SparkSession, text: str) -> None:
+    spark.sql(text).write.format("noop").mode("overwrite").save()
+
+
+ENGINES: dict[str, Callable[[Benchmark], Figure]] = {
+    "headrace": headrace,
+    "handwritten": handwritten,
+    "batch": spark_batch,
+    "duckdb": duck,
+}
+
+
+def main() -> None:
+    figure = ENGINES[sys.argv[1]](BENCHMARKS[sys.argv[2]])
+    fields = ("engine", "query", "rows", "seconds", "cpu_seconds")
+    print(json.dumps({name: getattr(figure, name) for name in fields}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

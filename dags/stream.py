@@ -1,0 +1,29 @@
+"""### Run a pipeline
+
+Compiles a pipeline's SQL, runs it on Spark and maintains its result tables, from where the last run stopped.
+*until-idle* ends when all input present is consumed and leaves open windows open; *flush* then closes them and
+ends the pipeline; *continuous* runs until it is stopped.
+
+A fault is tried again, from the last committed batch. What would fail again in the same way is not: a refused
+pipeline (exit code 2), or one that another run owns (5); the task's log says why.
+When the run ends well, **quality_gate** checks what it wrote.
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from headrace_airflow.params import LAKE, MODE, PARTITIONS, PIPELINE, SET
+from headrace_airflow.submit import RESULTS, HeadraceSubmitOperator
+
+with DAG(
+    "stream",
+    doc_md=__doc__,
+    schedule=None,
+    catchup=False,
+    max_active_runs=1,
+    params={"pipeline": PIPELINE, "mode": MODE, "lake": LAKE, "partitions": PARTITIONS, "set": SET},
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
+    tags=["headrace"],
+) as dag:
+    HeadraceSubmitOperator(task_id="stream", door="stream", outlets=[RESULTS])

@@ -1,0 +1,129 @@
+"""The baseline: a result's own text as one Spark batch at one partition over what the query consumed.
+
+Runs in a session of its own (one shuffle partition, its own temp views) and leaves its rows as a parquet
+file in the lake's gate folder, so that a verdict can be looked into afterwards. It shares no code with
+`sql/plan.py` and `runtime/lower.py`. Raises Unknown where the rows can't be computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from expectations.history import History
+from expectations.inputs import Reader, accepted, rejected_as_late, table_rows
+from expectations.known import hidden_keys
+from expectations.rewrite import Names, Plain, plain
+from expectations.statement import view_texts
+from expectations.words import read
+from headrace.errors import Unknown
+from headrace.runtime.lake import Lake
+from headrace.runtime.session import own_session
+from headrace.sql.nodes import Pipeline, Result, Stream
+
+ONE_PARTITION: Mapping[str, str] = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The baseline's rows: a parquet folder whose columns are named like the result table's."""
+
+    path: str
+    plain: Plain
+
+
+def reader_for(spark: SparkSession, pipeline: Pipeline, lake: Lake) -> Reader:
+    """A reader in a new session, set up for one partition."""
+    session = own_session(spark)
+    for key, value in ONE_PARTITION.items():
+        session.conf.set(key, value)
+    return Reader(session, pipeline, lake)
+
+
+def plain_text(pipeline: Pipeline, result: Result, history: History) -> Plain:
+    """The result's query for Spark batch, its hidden group keys appended in the order of GROUP BY."""
+    names = Names(
+        streams=frozenset(stream.name.lower() for stream in pipeline.streams),
+        tables=frozenset(table.name.lower() for table in pipeline.tables),
+        views=view_texts(pipeline.text),
+        zone=pipeline.setting("time.zone", "UTC"),
+        several_versions=len(history.versions) > 1,
+    )
+    return plain(result.query, names, hidden_keys(result).values())
+
+
+def run_baseline(reader: Reader, result: Result, history: History, columns: list[str], path: str) -> Expected:
+    """Compute the baseline's rows and leave them at `path`, under the names of the result table's columns."""
+    text = plain_text(reader.pipeline, result, history)
+    _register_tables(reader, result, history)
+    for stream in _streams(reader, history):
+        accepted(reader, history, stream).createOrReplaceTempView(f"`{stream.name}`")
+    rows = _query(reader, result, text)
+    try:
+        _named(rows, result, text, columns).coalesce(1).write.mode("overwrite").parquet(path)
+    except PySparkException as error:
+        raise _refused(result, error) from error
+    return Expected(path, text)
+
+
+def late_rows_in_time(reader: Reader, result: Result, history: History) -> int:
+    """How many windows the rows that were rejected as late could still have reached; 0 is right.
+
+    The same text over the rejected rows alone: whatever comes out was rejected wrongly. Only for windows.
+    """
+    text = plain_text(reader.pipeline, result, history)
+    if text.windows is None or text.windows.kind == "session":
+        return 0
+    found = False
+    for stream in _streams(reader, history):
+        late = rejected_as_late(reader, history, stream)
+        found = found or late is not None
+        rows = accepted(reader, history, stream).limit(0) if late is None else late
+        rows.createOrReplaceTempView(f"`{stream.name}`")
+    return _query(reader, result, text).count() if found else 0
+
+
+def _streams(reader: Reader, history: History) -> list[Stream]:
+    names = {name for batch in history.batches for name in batch.offsets}
+    return [stream for stream in reader.pipeline.streams if stream.name in names]
+
+
+def _register_tables(reader: Reader, result: Result, history: History) -> None:
+    written = {
+        word.name
+        for text in (result.query, *view_texts(reader.pipeline.text).values())
+        for word in read(text)
+    }
+    for table in reader.pipeline.tables:
+        if table.name.lower() in written:
+            table_rows(reader, history, table).createOrReplaceTempView(f"`{table.name}`")
+
+
+def _query(reader: Reader, result: Result, text: Plain) -> DataFrame:
+    try:
+        return reader.spark.sql(text.text)
+    except PySparkException as error:
+        raise _refused(result, error) from error
+
+
+def _named(rows: DataFrame, result: Result, text: Plain, columns: list[str]) -> DataFrame:
+    """The baseline's columns by position under the result's names, hidden keys and window bounds behind."""
+    hidden = [*hidden_keys(result), *(("__window_start", "__window_end") if text.windows else ())]
+    if len(rows.columns) != len(columns) + len(hidden):
+        raise Unknown(
+            f"{result.name}: the baseline has {len(rows.columns) - len(hidden)} columns, the result {len(columns)}"
+        )
+    return rows.toDF(*columns, *hidden)
+
+
+def _refused(result: Result, error: PySparkException) -> Unknown:
+    return Unknown(f"{result.name}: Spark batch can't run the query's text: {str(error).splitlines()[0]}")

@@ -1,0 +1,493 @@
+"""A query's own text, changed just so far that plain Spark batch understands it.
+
+WINDOW becomes a LATERAL VIEW over the windows of each row, EMIT and WITH (…) go, views are written out as
+CTEs, and the hidden columns of a stream's rows (what the batch log says about them) are carried through
+sub-queries. Everything else is the user's text, letter by letter, for Spark's own parser.
+
+Hidden columns: of a stream `__time` (event time), `__partition` and `__place` (its order), `__late_us` (the
+watermark that judged the row, microseconds) and `__epoch` (which set of table versions its batch had
+pinned); of a reference table `__epoch_<table>`, only where there are several such sets.
+
+Shares nothing with `sql/plan.py` and `runtime/lower.py`. Raises Unknown for text that it has no plain form of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from expectations.calls import plain_calls
+from expectations.clauses import Query, Select, Stretch, nested, read_query
+from expectations.spans import Windows, pairs_sql, read_clause, read_function
+from expectations.words import Edit, Word, closing, edited, read, split
+from headrace.errors import Unknown
+
+SYSTEM = ("_timestamp", "_offset", "_partition", "_event_time")
+CARRIED = (*SYSTEM, "__time", "__partition", "__place", "__late_us", "__epoch")
+BOUNDS = ("window_start", "window_end", "_window_start", "_window_end")
+JOINERS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "OUTER", "SEMI", "ANTI", "NATURAL", "ASOF")
+BEHIND_ITEM = (*JOINERS, "ON", "USING", ",", "LATERAL", "MATCH_CONDITION", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the names of a query stand for: streams, reference tables, views (name: SELECT text); lower case."""
+
+    streams: frozenset[str]
+    tables: frozenset[str]
+    views: Mapping[str, str] = field(default_factory=dict)
+    zone: str = "UTC"
+    several_versions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """The query for Spark batch. Its columns: those of the query, then `group_columns`, then the window's bounds."""
+
+    text: str
+    windows: Windows | None  # of the outermost block
+    group_columns: tuple[str, ...]  # `__group0`, … one for each GROUP BY expression that was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the rewriting knows about a relation: hidden columns in it, and those that `*` must not show."""
+
+    streaming: bool = False
+    carried: tuple[str, ...] = ()
+    unshown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One relation of a FROM clause, and where its ON condition lies."""
+
+    alias: str
+    shape: Shape
+    windows: Windows | None = None
+    joined: bool = False
+    on: Stretch | None = None
+    versioned: str = ""  # the hidden version column of a reference table
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    text: str
+    words: tuple[Word, ...]
+    names: Names
+    edits: list[Edit]
+
+    def at(self, stretch: Stretch) -> str:
+        start, stop = stretch
+        return self.text[self.words[start].start : self.words[stop - 1].end]
+
+    def put(self, place: int, new: str) -> None:
+        self.edits.append(Edit(place, place, new))
+
+    def replace(self, stretch: Stretch, new: str) -> None:
+        start, stop = stretch
+        self.edits.append(Edit(self.words[start].start, self.words[stop - 1].end, new))
+
+
+Scope = Mapping[str, Shape]
+
+
+def plain(query: str, names: Names, groups: Iterable[int] = ()) -> Plain:
+    """The query as plain Spark SQL; `groups` are the GROUP BY expressions to append as `__group<i>`."""
+    try:
+        text = plain_calls(with_views(query, names.views))
+        words = read(text)
+        whole = _Text(text, words, names, [])
+        tree = read_query(words, 0, len(words))
+        _query(whole, tree, {}, carry=False)
+        windows, columns = _outermost(whole, tree, tuple(groups))
+    except (ValueError, KeyError, IndexError) as error:
+        raise Unknown(f"the gate can't read this query as plain Spark SQL: {error}") from error
+    return Plain(edited(text, whole.edits), windows, columns)
+
+
+def with_views(query: str, views: Mapping[str, str]) -> str:
+    """The query with the views that it uses, and those that they use, in front as CTEs, in their own order."""
+    used: set[str] = set()
+    waiting = {word.name for word in read(query)}
+    while fresh := (waiting & views.keys()) - used:
+        used |= fresh
+        waiting = {word.name for name in fresh for word in read(views[name])}
+    front = [f"`{name}` AS ({text.strip()}\n)" for name, text in views.items() if name in used]
+    if not front:
+        return query
+    words = read(query)
+    if words[0].says == "WITH":
+        return f"WITH {', '.join(front)}, {query[words[1].start :]}"
+    return f"WITH {', '.join(front)} {query}"
+
+
+# ---- queries -----------------------------------------------------------------------------------
+def _query(whole: _Text, query: Query, scope: Scope, *, carry: bool) -> Shape:
+    """Make the edits of a query; `carry`: its hidden columns are wanted by the query around it."""
+    inner = dict(scope)
+    for name, named in query.named:
+        inner[name] = _query(whole, named, inner, carry=True)
+    for stretch in query.dropped:
+        whole.replace(stretch, "")
+    carry = carry and query.union_all
+    shapes = [
+        _query(whole, part, inner, carry=carry)
+        if isinstance(part, Query)
+        else _select(whole, part, inner, carry=carry)
+        for part in query.parts
+    ]
+    if len({shape.carried for shape in shapes}) > 1:
+        raise ValueError("a UNION ALL of a stream and of something else")
+    return replace(shapes[0], streaming=any(shape.streaming for shape in shapes))
+
+
+def _select(whole: _Text, select: Select, scope: Scope, *, carry: bool) -> Shape:
+    items = _items(whole, select, scope)
+    live = [item for item in items if item.shape.streaming]
+    if len(live) > 1:
+        raise ValueError("a join of streams")
+    windows = _windows(whole, select, items)
+    grouped = select.group is not None or select.window is not None or _has_aggregate(whole, select)
+    carried = tuple(name for item in live or items for name in item.shape.carried)
+    carry = carry and not grouped and not select.distinct
+    _stars(whole, select, items)
+    shown = _not_selected(whole, select, carried) if carry else ()
+    if shown:
+        whole.put(whole.words[select.items[1] - 1].end, "".join(f", {name}" for name in shown))
+    conditions = _versions(whole, items, streaming=bool(live))
+    behind_from = ""
+    if windows is not None and windows.kind != "session":
+        behind_from, late = _lateral(whole, select, windows, _time(windows, live))
+        conditions.append(late)
+    _where(whole, select, behind_from, conditions)
+    if windows is not None:
+        _group_by_window(whole, select, windows, live)
+    for stretch in _expression_stretches(select):
+        for query in nested(whole.words, stretch):
+            _expression_query(whole, query, scope, correlated=bool(live))
+    if carried and not carry and not live and whole.names.several_versions:
+        raise ValueError("grouped rows of a reference table that changed its version")
+    return Shape(streaming=bool(live), carried=shown, unshown=shown)
+
+
+def _expression_query(whole: _Text, query: Query, scope: Scope, *, correlated: bool) -> None:
+    """A sub-query within an expression: over reference tables, of the version that the outer row's batch had."""
+    if not (correlated and whole.names.several_versions):
+        single = replace(whole, names=replace(whole.names, several_versions=False))
+        _query(single, query, scope, carry=False)
+        return
+    single = replace(whole, names=replace(whole.names, several_versions=False))
+    for part in query.parts:
+        if not isinstance(part, Select) or query.named:
+            raise ValueError("a nested sub-query over a reference table that changed its version")
+        items = _items(whole, part, scope)
+        conditions = [f"{item.alias}.{item.versioned} = __epoch" for item in items if item.versioned]
+        _stars(whole, part, items)
+        _where(single, part, "", conditions)
+
+
+def _expression_stretches(select: Select) -> list[Stretch]:
+    found = (select.items, select.where, select.group, select.having)
+    return [stretch for stretch in found if stretch is not None]
+
+
+# ---- FROM --------------------------------------------------------------------------------------
+def _items(whole: _Text, select: Select, scope: Scope) -> list[Item]:
+    if select.source is None:
+        return []
+    words, (at, stop) = whole.words, select.source
+    items: list[Item] = []
+    joined = False
+    while at < stop:
+        item, at = _item(whole, at, stop, scope)
+        start_of_rest = at
+        while at < stop and not (words[at].depth == words[select.source[0]].depth and _next_item(words, at)):
+            at += 1
+        items.append(replace(item, joined=joined, on=_on(words, start_of_rest, at)))
+        joined = at < stop and words[at].says != ","
+        while at < stop and (words[at].says in JOINERS or words[at].says == ","):
+            at += 1
+    return items
+
+
+def _next_item(words: tuple[Word, ...], at: int) -> bool:
+    """Whether a join begins here (LEFT and RIGHT may also be functions)."""
+    says = words[at].says
+    call = at + 1 < len(words) and words[at + 1].says == "("
+    return says == "," or (says in JOINERS and (says == "JOIN" or not call))
+
+
+def _on(words: tuple[Word, ...], start: int, stop: int) -> Stretch | None:
+    return (start + 1, stop) if start < stop and words[start].says == "ON" else None
+
+
+def _item(whole: _Text, at: int, stop: int, scope: Scope) -> tuple[Item, int]:
+    words = whole.words
+    if words[at].says == "TABLE" and words[at + 1].says == "(":
+        source, windows, end = read_function(whole.text, words, at, whole.names.zone)
+        whole.replace((at, end), f"{whole.text[source.start : source.end]}")
+        item = replace(_named(whole, source.name, scope), windows=windows)
+    elif words[at].says == "(":
+        end = closing(words, at) + 1
+        shape = _query(whole, read_query(words, at + 1, end - 1), scope, carry=True)
+        item = Item("", shape)
+    else:
+        end = at + 1
+        item = _named(whole, words[at].name, scope)
+    if end < stop and words[end].says == "AS":
+        end += 1
+    if end < stop and words[end].name and words[end].says not in BEHIND_ITEM[:-1]:
+        item = replace(item, alias=whole.text[words[end].start : words[end].end])
+        end += 1
+    return item, end
+
+
+def _named(whole: _Text, name: str, scope: Scope) -> Item:
+    alias = f"`{name}`"
+    if name in scope:
+        return Item(alias, scope[name])
+    if name in whole.names.streams:
+        return Item(alias, Shape(True, CARRIED, CARRIED))
+    if name not in whole.names.tables:
+        raise ValueError(f"{name} is neither a stream nor a reference table")
+    if not whole.names.several_versions:
+        return Item(alias, Shape())
+    version = f"__epoch_{name}"
+    return Item(alias, Shape(False, (version,), (version,)), versioned=version)
+
+
+def _versions(whole: _Text, items: list[Item], *, streaming: bool) -> list[str]:
+    """Join each reference table in the version of the stream row's batch; conditions left for WHERE."""
+    conditions: list[str] = []
+    for item in items:
+        if not streaming or item.shape.streaming:
+            continue
+        for version in item.shape.carried:
+            same = f"{item.alias}.{version} = __epoch"
+            if item.on is not None:
+                whole.put(whole.words[item.on[0]].start, "(")
+                whole.put(whole.words[item.on[1] - 1].end, f") AND {same}")
+            elif item.joined:
+                raise ValueError("JOIN … USING with a reference table that changed its version")
+            else:
+                conditions.append(same)
+    return conditions
+
+
+# ---- windows -----------------------------------------------------------------------------------
+def _windows(whole: _Text, select: Select, items: list[Item]) -> Windows | None:
+    if select.window is not None:
+        return read_clause(whole.text, whole.words, select.window, whole.names.zone)
+    return next((item.windows for item in items if item.windows is not None), None)
+
+
+def _time(windows: Windows, live: list[Item]) -> str:
+    if windows.time:
+        return windows.time
+    if not live:
+        raise ValueError("a window over rows that have no event time")
+    return "__time"
+
+
+def _bounds_in(whole: _Text, select: Select) -> list[str]:
+    written = {word.name for word in whole.words[select.start : select.stop]}
+    return [name for name in BOUNDS if name in written or not name.startswith("_")]
+
+
+def _lateral(whole: _Text, select: Select, windows: Windows, time: str) -> tuple[str, str]:
+    """The LATERAL VIEW that gives each row once for each of its windows, and the condition "not late for it"."""
+    names = _bounds_in(whole, select)
+    fields = ", ".join(f"w.{'a' if name.endswith('start') else 'b'}" for name in names)
+    rows = f"transform({pairs_sql(windows, time)}, w -> struct({fields}))"
+    view = f" LATERAL VIEW inline({rows}) __windows AS {', '.join(names)}"
+    return view, "unix_micros(window_end) > __late_us"
+
+
+def _group_by_window(whole: _Text, select: Select, windows: Windows, live: list[Item]) -> None:
+    names = _bounds_in(whole, select)
+    if windows.kind == "session":
+        names = [f"session_window({_time(windows, live)}, '{windows.size.micros} microseconds')"]
+        if windows.size.months:
+            raise ValueError("a session gap of months")
+        _session_bounds(whole, select)
+    if select.window is None:  # a table function: GROUP BY names the window's columns itself
+        return
+    keys = select.group is not None and select.group[0] < select.group[1]
+    whole.replace((select.window[0] - 1, select.window[1]), (", " if keys else "") + ", ".join(names))
+
+
+def _session_bounds(whole: _Text, select: Select) -> None:
+    words = whole.words
+    for first, stop in split(words, *select.items) + ([select.having] if select.having else []):
+        for index in range(first, stop):
+            bound = words[index].name in BOUNDS and words[index - 1].says not in (".", "AS")
+            name = words[index].name.lstrip("_")
+            if bound:
+                alias = f" AS {words[index].name}" if stop - first == 1 else ""
+                whole.replace((index, index + 1), f"session_window.{name.removeprefix('window_')}{alias}")
+
+
+# ---- SELECT and WHERE --------------------------------------------------------------------------
+def _where(whole: _Text, select: Select, behind_from: str, conditions: list[str]) -> None:
+    extra = " AND ".join(conditions)
+    if select.source is None:
+        return
+    end_of_from = whole.words[select.source[1] - 1].end
+    if select.where is None:
+        added = behind_from + (f" WHERE {extra}" if extra else "")
+        if added:
+            whole.put(end_of_from, added)
+        return
+    if behind_from:
+        whole.put(end_of_from, behind_from)
+    if extra:
+        whole.put(whole.words[select.where[0]].start, "(")
+        whole.put(whole.words[select.where[1] - 1].end, f") AND {extra}")
+
+
+def _stars(whole: _Text, select: Select, items: list[Item]) -> None:
+    """`*` shows no hidden and no system columns."""
+    words = whole.words
+    for first, stop in split(words, *select.items):
+        if words[stop - 1].says != "*":
+            continue
+        if stop - first == 1:
+            hidden = [_of(item, name) for item in items for name in item.shape.unshown]
+        elif words[stop - 2].says == ".":
+            named = words[first].name
+            mine = [item for item in items if item.alias.strip("`").lower() == named]
+            hidden = [name for item in mine for name in item.shape.unshown]
+        else:
+            continue
+        if hidden:
+            whole.put(words[stop - 1].end, f" EXCEPT ({', '.join(hidden)})")
+
+
+def _not_selected(whole: _Text, select: Select, carried: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the carried columns those that the select list does not name itself."""
+    named = {whole.words[stop - 1].name for _, stop in split(whole.words, *select.items)}
+    return tuple(name for name in carried if name not in named)
+
+
+def _of(item: Item, name: str) -> str:
+    return f"{item.alias}.{name}" if item.alias else name
+
+
+def _has_aggregate(whole: _Text, select: Select) -> bool:
+    """Whether the select list or HAVING calls an aggregate function, not as a window function."""
+    words = whole.words
+    for first, stop in [select.items, *([select.having] if select.having else [])]:
+        for index in range(first, stop - 1):
+            if words[index].says not in AGGREGATES or words[index + 1].says != "(":
+                continue
+            behind = closing(words, index + 1) + 1
+            if behind < len(words) and words[behind].says == "FILTER":
+                behind = closing(words, behind + 1) + 1
+            if behind >= len(words) or words[behind].says != "OVER":
+                return True
+    return select.having is not None
+
+
+AGGREGATES = frozenset(
+    {
+        "ANY",
+        "ANY_VALUE",
+        "APPROX_COUNT_DISTINCT",
+        "APPROX_PERCENTILE",
+        "ARRAY_AGG",
+        "AVG",
+        "BIT_AND",
+        "BIT_OR",
+        "BIT_XOR",
+        "BOOL_AND",
+        "BOOL_OR",
+        "COLLECT_LIST",
+        "COLLECT_SET",
+        "CORR",
+        "COUNT",
+        "COUNT_IF",
+        "COVAR_POP",
+        "COVAR_SAMP",
+        "EVERY",
+        "FIRST",
+        "FIRST_VALUE",
+        "KURTOSIS",
+        "LAST",
+        "LAST_VALUE",
+        "LISTAGG",
+        "MAX",
+        "MAX_BY",
+        "MEAN",
+        "MEDIAN",
+        "MIN",
+        "MIN_BY",
+        "MODE",
+        "PERCENTILE",
+        "PERCENTILE_APPROX",
+        "PERCENTILE_CONT",
+        "PERCENTILE_DISC",
+        "REGR_AVGX",
+        "REGR_AVGY",
+        "REGR_COUNT",
+        "REGR_INTERCEPT",
+        "REGR_R2",
+        "REGR_SLOPE",
+        "REGR_SXX",
+        "REGR_SXY",
+        "REGR_SYY",
+        "SKEWNESS",
+        "SOME",
+        "STD",
+        "STDDEV",
+        "STDDEV_POP",
+        "STDDEV_SAMP",
+        "STRING_AGG",
+        "SUM",
+        "TRY_AVG",
+        "TRY_SUM",
+        "VAR_POP",
+        "VAR_SAMP",
+        "VARIANCE",
+    }
+)
+
+
+def _outermost(whole: _Text, tree: Query, groups: tuple[int, ...]) -> tuple[Windows | None, tuple[str, ...]]:
+    """Append to the outermost block the GROUP BY expressions that were asked for, and its window's bounds."""
+    select = tree.parts[0]
+    if len(tree.parts) > 1 or not isinstance(select, Select):
+        if groups:
+            raise ValueError("hidden group keys of a query in parts")
+        return None, ()
+    windows = _windows_of(whole, select)
+    keys = _group_keys(whole, select) if groups else []
+    added = [f"({keys[index]}) AS __group{index}" for index in groups]
+    if windows is not None and windows.kind == "session":
+        added += ["session_window.start AS __window_start", "session_window.end AS __window_end"]
+    elif windows is not None:
+        added += ["window_start AS __window_start", "window_end AS __window_end"]
+    if added:
+        whole.put(whole.words[select.items[1] - 1].end, ", " + ", ".join(added))
+    return windows, tuple(f"__group{index}" for index in groups)
+
+
+def _windows_of(whole: _Text, select: Select) -> Windows | None:
+    if select.window is not None:
+        return read_clause(whole.text, whole.words, select.window, whole.names.zone)
+    first = select.source[0] if select.source else 0
+    if select.source and whole.words[first].says == "TABLE" and select.group is not None:
+        return read_function(whole.text, whole.words, first, whole.names.zone)[1]
+    return None
+
+
+def _group_keys(whole: _Text, select: Select) -> list[str]:
+    """The GROUP BY expressions as written, without the window's own columns."""
+    if select.group is None or select.group[0] >= select.group[1]:
+        return []
+    pieces = split(whole.words, *select.group)
+    return [
+        whole.at(piece)
+        for piece in pieces
+        if whole.words[piece[0]].name not in BOUNDS or piece[1] - piece[0] > 1
+    ]

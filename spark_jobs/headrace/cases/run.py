@@ -1,0 +1,243 @@
+"""A case -> a report: the production compiler and runtime, a clock that is set by hand, a folder of its own.
+
+Each step is finished before the next begins: its rows are consumed, the ticks that they cause are taken, and
+the windows that those close are in the result. Nothing here sleeps.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, StructField, StructType
+
+from headrace.cases.arrange import Action, Deliver, Publish, arrange, can_be_joined, is_changelog
+from headrace.cases.case import (
+    Advance,
+    BadCase,
+    Case,
+    CaseReport,
+    Expected,
+    Flush,
+    KnowPartitions,
+    Later,
+    Mark,
+    Restart,
+    SetClock,
+    Variant,
+)
+from headrace.cases.compare import match_any_order, match_in_order
+from headrace.cases.difference import difference
+from headrace.cases.instants import iso_of
+from headrace.errors import HeadraceError, Refused
+from headrace.runtime.lake import Lake
+from headrace.runtime.query import LivePipeline
+from headrace.runtime.sinks import read_result
+from headrace.runtime.tables import publish
+from headrace.sql.compile import compile_pipeline
+from headrace.sql.nodes import Column, Pipeline
+from headrace.sql.source import NotYet
+
+START_MS: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z, where a case's clock begins
+_MEMORY: Final = Path("/dev/shm")
+_ROOM: Final = 512 * 1024 * 1024  # bytes that must be free in memory, else the disk is used
+
+
+@dataclass(slots=True)
+class _Stage:
+    """A run on its way. The clock is moved by steps alone; `live` is None until the first batch or control step."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    folder: Path
+    partitions: int
+    now_ms: int = START_MS
+    live: LivePipeline | None = None
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(str(self.folder / "lake"))
+
+
+def variants(case: Case, partitions: tuple[int, ...]) -> tuple[Variant, ...]:
+    """The ways in which the case must be run: each N, and each N with all batches joined where the case allows it."""
+    plain = tuple(Variant(n) for n in partitions)
+    try:
+        pipeline = compile_pipeline(case.sql)
+    except Refused:
+        return plain
+    return plain + (tuple(Variant(n, True) for n in partitions) if can_be_joined(case, pipeline) else ())
+
+
+def run_case(
+    spark: SparkSession, case: Case, partitions: int, joined: bool = False, keep: bool = False
+) -> CaseReport:
+    """Run a case once. Every error of the run becomes part of the report."""
+    started = time.perf_counter()
+    with _folder(keep) as folder:
+        failure, error = _outcome(spark, case, folder, Variant(partitions, joined))
+    seconds = time.perf_counter() - started
+    return CaseReport(case, Variant(partitions, joined), seconds, failure, error, str(folder) if keep else "")
+
+
+def _outcome(
+    spark: SparkSession, case: Case, folder: Path, variant: Variant
+) -> tuple[str, HeadraceError | None]:
+    try:
+        found = _play(spark, case, folder, variant)
+    except (BadCase, NotYet) as error:
+        return error.render(case.file if error.text == case.text else ""), error
+    except HeadraceError as error:
+        return _judge_error(case, error)
+    except Exception:  # noqa: BLE001 - whatever a run dies of is the case's failure, and the other cases go on
+        return traceback.format_exc(), None
+    if case.then.error and not found:
+        return f"an error that says {case.then.error!r} was expected, and none came", None
+    return found, None
+
+
+def _judge_error(case: Case, error: HeadraceError) -> tuple[str, HeadraceError | None]:
+    said = error.render()
+    if not case.then.error:
+        return said, error
+    if case.then.error.casefold() in said.casefold():
+        return "", None
+    return f"the error should say {case.then.error!r}; it says:\n{said}", error
+
+
+def _play(spark: SparkSession, case: Case, folder: Path, variant: Variant) -> str:
+    """Take all actions; the first difference, or ''."""
+    for step in case.steps:
+        if isinstance(step, Later):
+            raise NotYet(f"not supported yet: step {step.word}", place=step.place, text=case.text)
+    pipeline = compile_pipeline(case.sql, name=_slug(case.name))
+    actions = arrange(case, pipeline, _schema_of, joined=variant.joined)
+    stage = _Stage(spark, pipeline, folder, variant.partitions)
+    try:
+        found = _take_all(stage, actions, case.then)
+    except BaseException:
+        with suppress(HeadraceError):  # the first error is the one to tell
+            _stop(stage)
+        raise
+    _stop(stage)
+    return found
+
+
+def _take_all(stage: _Stage, actions: tuple[Action, ...], then: Expected) -> str:
+    for number, action in enumerate(actions, 1):
+        if isinstance(action, Expected):
+            found = _differences(stage, action)
+            if found:
+                return f"expect (step {number} of {len(actions)}):\n{found}"
+        else:
+            _take(stage, action)
+    _running(stage)
+    return "" if then.error else _differences(stage, then)
+
+
+def _take(stage: _Stage, action: Action) -> None:
+    match action:
+        case Publish(table, rows):
+            publish(stage.lake, table, rows)
+            if stage.live:
+                stage.live.pump()
+        case Deliver(batch):
+            live = _running(stage)
+            live.deliver(batch, stage.now_ms)
+            live.settle()
+        case SetClock(ms):
+            _move_clock(stage, ms)
+        case Advance(ms):
+            _running(stage)
+            _move_clock(stage, stage.now_ms + ms)
+        case KnowPartitions(stream, count, _):
+            _running(stage).know_partitions(stream, count)
+        case Flush():
+            _running(stage).flush()
+        case Restart():
+            _running(stage)
+            _stop(stage)
+            _running(stage).settle()
+        case Later() | Expected():
+            raise AssertionError(f"not an action to take: {action}")
+
+
+def _move_clock(stage: _Stage, ms: int) -> None:
+    stage.now_ms = ms
+    if stage.live:
+        stage.live.pump()
+        stage.live.settle()
+
+
+def _running(stage: _Stage) -> LivePipeline:
+    """The live pipeline, started over the lake where it is not running."""
+    if stage.live is None:
+        stage.live = LivePipeline(
+            stage.spark,
+            stage.pipeline,
+            stage.lake,
+            clock=lambda: stage.now_ms,
+            partitions=stage.partitions,
+        )
+        stage.live.start()
+    return stage.live
+
+
+def _stop(stage: _Stage) -> None:
+    live, stage.live = stage.live, None
+    if live:
+        live.stop()
+
+
+def _differences(stage: _Stage, expected: Expected) -> str:
+    live = _running(stage)
+    found = []
+    for result in expected.results:
+        actual = read_result(stage.lake, stage.pipeline.result(result.name)).to_pylist()
+        in_order = is_changelog(stage.pipeline, result.name)
+        matching = (match_in_order if in_order else match_any_order)(list(result.rows), actual)
+        if not matching.complete:
+            found.append(difference(result.name, list(result.rows), actual, matching, in_order=in_order))
+    counted = live.metrics() if expected.metrics else {}
+    for name, count in expected.metrics:
+        if counted[name] != count:
+            found.append(f"metric {name}: {count} expected, {counted[name]} counted")
+    if expected.watermark and (mark := live.watermark()) != expected.watermark.ms:
+        found.append(f"watermark: {_instant(expected.watermark)} expected, it is {_instant(Mark(mark))}")
+    return "\n".join(found)
+
+
+def _instant(mark: Mark) -> str:
+    return "none" if mark.ms is None else f"{mark.ms / 1000:g} ({iso_of(mark.ms * 1000)})"
+
+
+def _schema_of(columns: tuple[Column, ...]) -> pa.Schema:
+    kinds = {column.name: DataType.fromDDL(column.type) for column in columns}
+    return to_arrow_schema(StructType([StructField(n, kind) for n, kind in kinds.items()]), timezone="UTC")
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"\W+", "_", name.casefold()).strip("_")[:60] or "case"
+
+
+@contextmanager
+def _folder(keep: bool) -> Iterator[Path]:
+    """A folder for one run, in memory where there is room; removed afterwards unless it is to be kept."""
+    in_memory = not keep and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM
+    folder = Path(tempfile.mkdtemp(prefix="headrace-case-", dir=_MEMORY if in_memory else None))
+    try:
+        yield folder
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)

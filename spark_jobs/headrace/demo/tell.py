@@ -1,0 +1,119 @@
+"""What the demo says on the terminal, in the order of the run."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from headrace.demo.data import Prepared
+from headrace.demo.plain import PlainResult
+from headrace.demo.record import Streamed
+
+SHOWN = 5  # rows of a result
+ORDER = {
+    "hourly": [("window_start", "ascending"), ("departures", "descending")],
+    "carrier_totals": [("departures", "descending")],
+    "daily": [("cancellations", "descending")],
+}
+TITLE = {
+    "hourly": "hourly: each hour, airport and carrier (FINAL); the first rows",
+    "carrier_totals": "carrier_totals: running totals by carrier (CHANGES); the largest",
+    "daily": "daily: each day over everything (FINAL); the days with most cancellations",
+}
+
+
+def prepared(console: Console, input_: Prepared, seconds: float) -> None:
+    """How much input there is, and how it will come."""
+    count = len(input_.deliveries)
+    console.print(
+        f"{input_.rows:,} departures from EWR, JFK and LGA, to arrive in {count} "
+        f"{'delivery' if count == 1 else 'deliveries'}, LaGuardia's a day behind  [dim]({seconds:.1f} s)[/dim]"
+    )
+
+
+def prepared_only(console: Console, input_: Prepared, pipeline: Path) -> None:
+    """How to run the pipeline on input that is all there."""
+    data, path = shlex.quote(str(input_.data)), shlex.quote(_near(pipeline))
+    console.print("All of it has arrived. Run the pipeline on it with one of")
+    for command in ("headrace run", "spark-submit spark_jobs/stream.py"):
+        console.print(f"  {command} {path} --flush --set DATA={data}", soft_wrap=True, highlight=False)
+
+
+def streamed(console: Console, run: Streamed) -> None:
+    """The run in one line."""
+    late = run.metrics.get("late_rows", 0)
+    console.print(
+        f"[bold]{run.rows:,}[/bold] rows through 3 queries in [bold]{run.seconds:.0f} s[/bold] "
+        f"({run.rows_per_second:,.0f} rows/s each), [bold]{late:,}[/bold] late\n"
+    )
+
+
+def results(console: Console, tables: Mapping[str, pa.Table]) -> None:
+    """A few rows of each result."""
+    for name, rows in tables.items():
+        console.print(result_table(name, rows))
+        console.print()
+
+
+def result_table(name: str, rows: pa.Table) -> Table:
+    """The first rows of a result, in an order that says something."""
+    ordered = rows.sort_by(ORDER[name]) if name in ORDER else rows
+    table = Table(
+        title=Text(TITLE.get(name, name), "bold"),
+        title_justify="left",
+        caption=f"{min(SHOWN, rows.num_rows):,} of {rows.num_rows:,} rows",
+        caption_justify="left",
+        box=None,
+        padding=(0, 2, 0, 0),
+        header_style="dim",
+    )
+    for field in rows.schema:
+        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        table.add_column(field.name, justify="right" if number else "left", no_wrap=True)
+    for row in ordered.slice(0, SHOWN).to_pylist():
+        table.add_row(*(cell(value) for value in row.values()))
+    return table
+
+
+def cell(value: Any) -> str:
+    """A value for people: times in UTC to the minute, floats to two digits, nothing as a dash."""
+    match value:
+        case None:
+            return "–"
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M}"
+        case float():
+            return "NaN" if math.isnan(value) else f"{value:,.2f}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
+
+
+def plain(console: Console, result: PlainResult) -> None:
+    """What one global watermark lost, and what this one did not."""
+    console.print(
+        f"Plain Structured Streaming, one global watermark, same files and lateness: "
+        f"[bold red]{result.dropped:,}[/bold red] rows dropped, "
+        + ", ".join(f"{airport} {count:,}" for airport, count in result.by_airport)
+        + "\n"
+    )
+
+
+def report(console: Console, path: Path) -> None:
+    """Where the report is."""
+    console.print(f"\nreport: {path.as_uri()}", soft_wrap=True, highlight=False)
+
+
+def _near(path: Path) -> str:
+    """The path from the working folder, where it lies below it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

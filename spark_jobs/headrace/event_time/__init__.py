@@ -1,0 +1,1 @@
+"""Event time as plain values: marks, watermarks, intervals, windows. No Spark, no clock of its own, no I/O."""

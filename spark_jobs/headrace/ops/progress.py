@@ -1,0 +1,270 @@
+"""How far a running pipeline has come, for people: a live view on a terminal, plain lines elsewhere.
+
+`absorb` folds one batch into a `Board`, `render` draws a board, `line` says one batch in a line; all three are
+pure. `ProgressView` is the only part that writes, holds a lock and reads a clock. Nothing here may slow a
+query down or stop it: a batch is folded in memory and drawn a few times a second.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+DRAWN_EVERY = 0.25  # seconds
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+class Mark(Protocol):
+    """One source partition; times in milliseconds, `mark_ms` None before its first record."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def partition(self) -> str: ...
+    @property
+    def mark_ms(self) -> int | None: ...
+    @property
+    def lag_ms(self) -> int | None: ...
+    @property
+    def idle(self) -> bool: ...
+
+
+class Batch(Protocol):
+    """What a query tells of one batch (`headrace.runtime.query.Progress`)."""
+
+    @property
+    def query(self) -> str: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def input_rows(self) -> int: ...
+    @property
+    def output_rows(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def rows_per_second(self) -> float: ...
+    @property
+    def watermark_ms(self) -> int | None: ...
+    @property
+    def marks(self) -> Sequence[Mark]: ...
+    @property
+    def state_rows(self) -> Sequence[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLine:
+    """One query so far; `rows_per_second` is that of its last batch that had input."""
+
+    batch: int = -1
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_per_second: float = 0.0
+    watermark_ms: int | None = None
+    state_rows: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """All queries by name, and every source partition as the query that is furthest behind sees it."""
+
+    queries: dict[str, QueryLine] = field(default_factory=dict)
+    marks: dict[str, tuple[Mark, ...]] = field(default_factory=dict)  # by query
+
+    def partitions(self) -> list[Mark]:
+        """One mark for each (source, partition): the smallest that any query has."""
+        least: dict[tuple[str, str], Mark] = {}
+        for mark in (mark for marks in self.marks.values() for mark in marks):
+            key = (mark.source, mark.partition)
+            if key not in least or _before(mark.mark_ms, least[key].mark_ms):
+                least[key] = mark
+        return [least[key] for key in sorted(least)]
+
+
+def absorb(board: Board, batch: Batch) -> Board:
+    """The board after one more batch."""
+    known = board.queries.get(batch.query, QueryLine())
+    line = replace(
+        known,
+        batch=batch.batch,
+        rows_in=known.rows_in + batch.input_rows,
+        rows_out=known.rows_out + batch.output_rows,
+        rows_per_second=batch.rows_per_second if batch.input_rows else known.rows_per_second,
+        watermark_ms=known.watermark_ms if batch.watermark_ms is None else batch.watermark_ms,
+        state_rows=tuple(batch.state_rows) or known.state_rows,
+    )
+    marks = {**board.marks, batch.query: tuple(batch.marks)} if batch.marks else board.marks
+    return Board({**board.queries, batch.query: line}, marks)
+
+
+def with_state_rows(board: Board, known: Callable[[str], Sequence[int]]) -> Board:
+    """The board with what is known of each query's state rows, where anything is."""
+    queries = {
+        name: replace(query, state_rows=tuple(known(name)) or query.state_rows)
+        for name, query in board.queries.items()
+    }
+    return Board(queries, board.marks)
+
+
+def render(board: Board, title: str, status: str = "", elapsed: float = 0.0) -> RenderableType:
+    """The whole view. Fits 80 columns."""
+    head = Text.assemble((title, "bold"), ("  ·  " if status else ""), (status, "cyan"))
+    body = (
+        Group(_query_table(board), Text(), _partition_table(board)) if board.queries else Text("starting …")
+    )
+    return Panel(body, title=head, title_align="left", subtitle=f"{elapsed:.0f} s", subtitle_align="right")
+
+
+def line(batch: Batch) -> str:
+    """One batch as a line of a log."""
+    state = f", state {'+'.join(map(str, batch.state_rows))} rows" if batch.state_rows else ""
+    return (
+        f"{batch.query} batch {batch.batch}: {batch.input_rows:,} rows in, {batch.output_rows:,} out, "
+        f"{batch.seconds:.1f} s, {batch.rows_per_second:,.0f} rows/s, watermark {instant(batch.watermark_ms)}{state}"
+    )
+
+
+def instant(ms: int | None) -> str:
+    """A time of event time in UTC, to the minute; a flushed stream's end of time is 'end'."""
+    if ms is None:
+        return "–"
+    try:
+        moment = datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, ValueError):
+        return "end"
+    return "end" if moment.year >= 9999 else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def span(ms: int | None) -> str:
+    """A length of time in its two largest units."""
+    if ms is None:
+        return "–"
+    minutes, seconds = divmod(max(0, ms) // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days:,} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+class ProgressView:
+    """Use as a context manager; give `view` itself as `on_progress`. Safe from any thread.
+
+    On a terminal it draws in place; elsewhere each batch with input is one line. `status` says what the
+    driver is at. `state_rows` knows a query's rows by hash partition better than its batches do (they come
+    after the batch; see `statecount`). `clock` gives seconds.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        title: str,
+        *,
+        state_rows: Callable[[str], Sequence[int]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console
+        self._title = title
+        self._state_rows = state_rows
+        self._clock = clock
+        self._start = clock()
+        self._lock = threading.Lock()
+        self._board = Board()
+        self._status = ""
+        self._live = Live(
+            get_renderable=self._draw, console=console, refresh_per_second=1 / DRAWN_EVERY, transient=False
+        )
+
+    def __enter__(self) -> Self:
+        self._start = self._clock()
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def __call__(self, batch: Batch) -> None:
+        with self._lock:
+            self._board = absorb(self._board, batch)
+        if not self._console.is_terminal and batch.input_rows:
+            self._console.print(line(batch), markup=False, highlight=False, soft_wrap=True)
+
+    def status(self, words: str) -> None:
+        """What happens now, in a few words."""
+        with self._lock:
+            self._status = words
+        if not self._console.is_terminal:
+            self._console.print(words, markup=False, highlight=False, soft_wrap=True)
+
+    @property
+    def board(self) -> Board:
+        return self._board
+
+    def _draw(self) -> RenderableType:
+        with self._lock:
+            board, status = self._board, self._status
+        if self._state_rows:
+            board = with_state_rows(board, self._state_rows)
+        return render(board, self._title, status, self._clock() - self._start)
+
+
+def _query_table(board: Board) -> Table:
+    table = _table("query", "batch", "rows in", "rows/s", "rows out", "watermark", "state rows by partition")
+    for name, query in sorted(board.queries.items()):
+        table.add_row(
+            name,
+            str(query.batch),
+            f"{query.rows_in:,}",
+            f"{query.rows_per_second:,.0f}",
+            f"{query.rows_out:,}",
+            instant(query.watermark_ms),
+            _state(query.state_rows),
+        )
+    return table
+
+
+def _partition_table(board: Board) -> Table:
+    table = _table("source", "partition", "mark", "lag", "")
+    for mark in board.partitions():
+        table.add_row(
+            mark.source, mark.partition, instant(mark.mark_ms), span(mark.lag_ms), "idle" if mark.idle else ""
+        )
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    numbers = {"batch", "rows in", "rows/s", "rows out", "lag"}
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", no_wrap=True)
+    return table
+
+
+def _state(rows: Iterable[int]) -> Text:
+    counts = list(rows)
+    if not counts:
+        return Text("–", "dim")
+    most = max(counts) or 1
+    bars = "".join(BLOCKS[-(-count * (len(BLOCKS) - 1) // most)] for count in counts)
+    return Text.assemble((bars, "cyan"), " ", " ".join(f"{count:,}" for count in counts))
+
+
+def _before(one: int | None, other: int | None) -> bool:
+    return other is not None and (one is None or one < other)

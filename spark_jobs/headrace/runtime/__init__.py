@@ -1,0 +1,1 @@
+"""Where Spark lives: sources, lowering, sinks, the audit and the running query."""

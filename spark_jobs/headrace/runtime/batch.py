@@ -1,0 +1,245 @@
+"""What happens in one micro-batch, in order: write, measure, refuse, audit, advance, log, tell.
+
+All of it runs inside Spark's `foreachBatch`, before Spark commits the batch, and each part is idempotent
+for it: a batch that is run again changes nothing twice (docs/decisions/0001).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.errors import Refused
+from headrace.runtime import audit, batchlog, execution, observe, sources
+from headrace.runtime.batchlog import BatchRow
+from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
+from headrace.runtime.lake import Lake
+from headrace.runtime.lower import SHIFT_US
+from headrace.runtime.progress import Progress
+from headrace.runtime.sinks import Sink
+from headrace.runtime.tracking import Tracking
+from headrace.sql.nodes import Pipeline, Result, Stream
+
+GENERATION = 0
+SHIFT_MS = SHIFT_US // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all queries of a run share."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    lake: Lake
+    partitions: int
+    scratch: Path
+    clock: Callable[[], int]
+    on_progress: Callable[[Progress], None] | None
+    trigger: str
+
+
+@dataclass(slots=True)
+class Scanned:
+    """One Scan of the plan: its stream, the partitions it is watched for, and how far it was read."""
+
+    stream: Stream
+    name: str  # of its observed metrics
+    partitions: list[str]
+    consumed: sources.Offset = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Loop:
+    """What the batches of one started query need; made at its start."""
+
+    setting: Setting
+    result: Result
+    checkpoint: Checkpoint
+    sink: Sink
+    tracking: Tracking
+    ticks: bool
+    tables: Mapping[str, int]
+    lookup: Callable[[str], DataFrame]
+    scans: list[Scanned] = field(default_factory=list)
+    stateful: list[execution.Path] = field(default_factory=list)
+
+    def offset(self, plan: BatchOffsets | None, n: int) -> sources.Offset | None:
+        """The offset of the n-th Scan in a batch: with ticks, each Scan's tick source stands before it."""
+        at = 2 * n + 1 if self.ticks else n
+        return plan.sources[at] if plan is not None and at < len(plan.sources) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A batch as the offset log has it: its plan and the one before, whose watermark judges lateness."""
+
+    number: int
+    plan: BatchOffsets
+    before: BatchOffsets | None
+
+    @property
+    def late_ms(self) -> int | None:
+        return unshifted(self.before.watermark_ms) if self.before else None
+
+    @property
+    def closed_ms(self) -> int | None:
+        return unshifted(self.plan.watermark_ms)
+
+    @property
+    def moved(self) -> bool:
+        return self.before is None or self.before.watermark_ms != self.plan.watermark_ms
+
+
+def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -> None:
+    """Take one batch. Raises Refused where a stream's options make its records an error."""
+    began = time.monotonic()
+    batch = planned(loop, number)
+    output = loop.sink.write(rows, number)
+    metrics = execution.observed(query)
+    dropped = execution.dropped_rows(query, loop.stateful)
+    seen = [observe.seen(metrics.get(scan.name, {}), scan.partitions) for scan in loop.scans]
+    _refuse(loop, seen)
+    late = _audit(loop, batch, seen, dropped=dropped > 0)
+    _advance(loop, batch, seen)
+    counts = {
+        "input_rows": sum(one.rows for one in seen),
+        "late_rows": late,
+        "bad_records": sum(one.bad for one in seen),
+        "null_event_time_rows": sum(one.missing for one in seen),
+        "future_rows": sum(one.future for one in seen),
+        "output_rows": output,
+    }
+    seconds = time.monotonic() - began
+    if counts["input_rows"] or batch.moved:
+        _log(loop, batch, counts, seconds)
+    loop.tracking.offer()
+    if loop.setting.on_progress is not None:
+        loop.setting.on_progress(_progress(loop, number, counts, seconds))
+
+
+def planned(loop: Loop, number: int) -> Planned:
+    """The batch in the offset log, where Spark wrote it before it ran."""
+    plan = loop.checkpoint.offsets(number)
+    if plan is None:
+        raise FileNotFoundError(f"the offset log has no batch {number}")
+    return Planned(number, plan, loop.checkpoint.offsets(number - 1))
+
+
+def input_range(loop: Loop, number: int) -> str:
+    """What a batch reads, for error messages."""
+    batch = planned(loop, number)
+    return "; ".join(
+        f"{scan.stream.name} from {json.dumps(loop.offset(batch.before, n))} to {json.dumps(loop.offset(batch.plan, n))}"
+        for n, scan in enumerate(loop.scans)
+    )
+
+
+def unshifted(watermark_ms: int) -> int | None:
+    """A watermark of Spark's in milliseconds since 1970; None while it has none."""
+    return None if watermark_ms == 0 else watermark_ms - SHIFT_MS
+
+
+def _refuse(loop: Loop, seen: list[observe.Seen]) -> None:
+    for scan, one in zip(loop.scans, seen, strict=True):
+        name = scan.stream.name
+        if one.missing and scan.stream.option("event-time.on-missing") == "error":
+            raise Refused(
+                f"stream {name}: {one.missing} records have no event time",
+                hint="'event-time.on-missing' = 'skip' sends them to the rejected table",
+            )
+        if one.bad and scan.stream.option("on-bad-record") == "error":
+            raise Refused(
+                f"stream {name}: {one.bad} bad records",
+                hint="'on-bad-record' = 'reject' sends them to the rejected table",
+            )
+        if one.rows and loop.checkpoint.ended:
+            raise Refused(
+                f"{loop.result.name} was flushed: its windows are closed, and {one.rows} new rows came after that",
+                hint="start it in another lake to read everything again",
+            )
+
+
+def _audit(loop: Loop, batch: Planned, seen: list[observe.Seen], *, dropped: bool) -> int:
+    """Write the batch's rejected records; gives how many of them were late."""
+    skipped = any(
+        one.missing and scan.stream.option("event-time.on-missing") != "wall-clock"
+        for one, scan in zip(seen, loop.scans, strict=True)
+    )
+    what = audit.Rejection(
+        loop.result.name,
+        GENERATION,
+        batch.number,
+        batch.late_ms if dropped else None,
+        skipped or any(one.bad for one in seen),
+    )
+    if what.late_ms is None and not what.unusable:
+        return 0
+    ranges = [(scan.stream, _reread(loop, batch, n)) for n, scan in enumerate(loop.scans)]
+    found = audit.rejected_rows(loop.result, ranges, loop.lookup, what)
+    audit.write(loop.setting.lake, found, what)
+    return list(found.column("reason").to_pylist()).count("late")
+
+
+def _advance(loop: Loop, batch: Planned, seen: list[observe.Seen]) -> None:
+    """Move the marks by what was observed, or where that does not tell all, by the input read again."""
+    arrived: list[tuple[Stream, Mapping[str, int | None]]] = []
+    for n, (scan, one) in enumerate(zip(loop.scans, seen, strict=True)):
+        scan.consumed = loop.offset(batch.plan, n) or scan.consumed
+        if scan.stream.watermark is None or not one.rows:
+            continue
+        if one.exact:
+            arrived.append((scan.stream, one.maxima))
+        else:
+            rows = _reread(loop, batch, n)
+            arrived.append((scan.stream, observe.maxima_of(rows, scan.stream, batch.plan.at_ms)))
+    loop.tracking.advance(arrived)
+
+
+def _reread(loop: Loop, batch: Planned, n: int) -> DataFrame:
+    start, end = loop.offset(batch.before, n), loop.offset(batch.plan, n)
+    return sources.read_range(loop.setting.spark, loop.setting.lake, loop.scans[n].stream, start, end or {})
+
+
+def _log(loop: Loop, batch: Planned, counts: dict[str, int], seconds: float) -> None:
+    ranges = {
+        name: {"start": loop.offset(batch.before, n), "end": loop.offset(batch.plan, n)}
+        for n, name in enumerate(range_names([scan.stream.name for scan in loop.scans]))
+    }
+    row = BatchRow(
+        query=loop.result.name,
+        generation=GENERATION,
+        batch=batch.number,
+        at_ms=loop.setting.clock(),
+        late_ms=batch.late_ms,
+        closed_ms=batch.closed_ms,
+        offsets=json.dumps(ranges),
+        tables=json.dumps(dict(loop.tables)),
+        marks=loop.tracking.to_json(),
+        counts=counts,
+        seconds=seconds,
+    )
+    batchlog.write(loop.setting.lake, row)
+
+
+def range_names(streams: list[str]) -> list[str]:
+    """The names of the Scans' ranges in the log: the stream's; the second Scan of one stream is `name#2`."""
+    counts = [streams[: n + 1].count(stream) for n, stream in enumerate(streams)]
+    return [stream if k == 1 else f"{stream}#{k}" for stream, k in zip(streams, counts, strict=True)]
+
+
+def _progress(loop: Loop, number: int, counts: dict[str, int], seconds: float) -> Progress:
+    return Progress(
+        query=loop.result.name,
+        batch=number,
+        input_rows=counts["input_rows"],
+        output_rows=counts["output_rows"],
+        seconds=seconds,
+        watermark_ms=loop.tracking.watermark(),
+        marks=loop.tracking.told(),
+    )

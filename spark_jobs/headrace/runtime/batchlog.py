@@ -1,0 +1,81 @@
+"""The batch log: one Delta row for each batch of a query that read input or moved its watermark.
+
+Written inside the batch, after the sink and before Spark's commit, once for (query, generation, batch).
+The gate reads from it which input each batch had, which table versions, and which watermark judged it;
+a start reads from it how far each source partition had come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from headrace.runtime.deltawrite import Once, append_once
+from headrace.runtime.lake import Lake
+
+COUNTERS = ("input_rows", "late_rows", "bad_records", "null_event_time_rows", "future_rows", "output_rows")
+FLUSHED_MS = 253_402_300_799_999  # the watermark of an ended input: the end of year 9999
+
+SCHEMA = pa.schema(
+    [
+        ("query", pa.string()),
+        ("generation", pa.int64()),
+        ("batch", pa.int64()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("late_ms", pa.int64()),
+        ("closed_ms", pa.int64()),
+        ("offsets", pa.string()),
+        ("tables", pa.string()),
+        ("marks", pa.string()),
+        *((name, pa.int64()) for name in COUNTERS),
+        ("seconds", pa.float64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """A row of the log; see SCHEMA. Watermarks in milliseconds since 1970, None while there is none."""
+
+    query: str
+    generation: int
+    batch: int
+    at_ms: int
+    late_ms: int | None
+    closed_ms: int | None
+    offsets: str
+    tables: str
+    marks: str
+    counts: dict[str, int]
+    seconds: float
+
+
+def write(lake: Lake, row: BatchRow) -> None:
+    """Append the row, once."""
+    record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names if hasattr(row, name)}
+    record |= {"at": datetime.fromtimestamp(row.at_ms / 1000, UTC), **row.counts}
+    table = pa.Table.from_pylist([record], SCHEMA)
+    append_once(lake.batches, table, Once(f"batches:{row.query}:{row.generation}", row.batch))
+
+
+def read(lake: Lake, query: str = "") -> pa.Table:
+    """The rows of a query (of all, without a name), by query and batch; empty where nothing ran yet."""
+    try:
+        rows = DeltaTable(lake.batches).to_pyarrow_table()
+    except TableNotFoundError:
+        return SCHEMA.empty_table()
+    if query:
+        rows = rows.filter(pc.equal(rows.column("query"), query))
+    return rows.sort_by([("query", "ascending"), ("generation", "ascending"), ("batch", "ascending")])
+
+
+def totals(lake: Lake) -> dict[str, int]:
+    """The counters, summed over all queries and batches."""
+    rows = read(lake)
+    return {name: pc.sum(rows.column(name)).as_py() or 0 for name in COUNTERS}

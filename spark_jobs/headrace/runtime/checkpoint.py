@@ -1,0 +1,138 @@
+"""A query's checkpoint folder: what Spark wrote there, read; and the few small files of our own.
+
+    spark/            Spark's own checkpoint (offsets, commits, state, metadata)
+    pins.json         from which batch on which version of each reference table is read
+    query.json        the plan's fingerprint and N, against a changed query on old state
+    ended             there once the pipeline was flushed
+
+Nothing of Spark's is ever written here. Offsets come in the order of the plan's sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import Refused
+from headrace.sql.nodes import Result
+
+NO_OFFSET = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffsets:
+    """One file of the offset log: the end of each source, the batch's watermark (Spark's, shifted) and time."""
+
+    batch: int
+    watermark_ms: int
+    at_ms: int
+    sources: tuple[dict[str, Any] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The folder of one query."""
+
+    folder: Path
+
+    @property
+    def spark(self) -> str:
+        return str(self.folder / "spark")
+
+    def committed(self) -> int | None:
+        """The newest committed batch."""
+        return _newest(self.folder / "spark" / "commits")
+
+    def planned(self) -> int | None:
+        """The newest batch in the offset log; it is committed, or will be run again as it was planned."""
+        return _newest(self.folder / "spark" / "offsets")
+
+    def is_committed(self, batch: int) -> bool:
+        return (self.folder / "spark" / "commits" / str(batch)).exists()
+
+    def offsets(self, batch: int) -> BatchOffsets | None:
+        """What was planned for a batch; None where the log has no such batch (any more)."""
+        try:
+            lines = (self.folder / "spark" / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return None
+        head = json.loads(lines[1])
+        sources = tuple(None if line == NO_OFFSET else json.loads(line) for line in lines[2:])
+        return BatchOffsets(batch, int(head["batchWatermarkMs"]), int(head["batchTimestampMs"]), sources)
+
+    # ---- pins ----
+    def pins(self, batch: int) -> dict[str, int] | None:
+        """The table versions that a batch reads; None where nothing was pinned for it yet."""
+        held = [pin for pin in self._pins() if pin["from"] <= batch]
+        return held[-1]["tables"] if held else None
+
+    def pin(self, batch: int, tables: dict[str, int]) -> None:
+        """From `batch` on these versions are read; written before the batch runs."""
+        kept = [pin for pin in self._pins() if pin["from"] < batch]
+        self._write("pins.json", [*kept, {"from": batch, "tables": tables}])
+
+    def _pins(self) -> list[dict[str, Any]]:
+        try:
+            pins: list[dict[str, Any]] = json.loads((self.folder / "pins.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return []
+        return pins
+
+    # ---- the query itself ----
+    def same_query(self, result: Result, partitions: int) -> None:
+        """Refuse a changed plan or another N on existing state; note both at the first start."""
+        now = {"fingerprint": fingerprint(result), "partitions": partitions, "plan": repr(result.plan)}
+        try:
+            before = json.loads((self.folder / "query.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            self._write("query.json", now)
+            return
+        if self.planned() is None:
+            self._write("query.json", now)
+        elif before["partitions"] != partitions:
+            raise Refused(
+                f"{result.name}: its state has {before['partitions']} partitions, asked for {partitions}",
+                hint=f"set 'state.partitions' back to {before['partitions']}, or use another lake",
+            )
+        elif before["fingerprint"] != now["fingerprint"]:
+            raise Refused(
+                f"{result.name}: the query has changed, and its state belongs to the query before",
+                hint=f"it was: {before['plan']}; keep the old text, or use another lake",
+                place=result.place,
+            )
+
+    @property
+    def ended(self) -> bool:
+        return (self.folder / "ended").exists()
+
+    def end(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "ended").touch()
+
+    def _write(self, name: str, content: object) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        new = self.folder / f".{name}.new"
+        new.write_text(json.dumps(content), encoding="utf-8")
+        os.replace(new, self.folder / name)
+
+
+def fingerprint(result: Result) -> str:
+    """A short digest of what a result computes; a renamed place or comment does not change it."""
+    parts = repr((result.plan, result.emit, result.keys, result.upsert))
+    return hashlib.sha256(_without_places(parts).encode()).hexdigest()[:16]
+
+
+def _without_places(text: str) -> str:
+    return re.sub(r"place=(None|Place\([^)]*\))", "", text)
+
+
+def _newest(folder: Path) -> int | None:
+    if not folder.is_dir():
+        return None
+    batches = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
+    return max(batches, default=None)

@@ -1,0 +1,84 @@
+"""What the batch that runs just now has measured, asked of Spark's own execution from inside `foreachBatch`.
+
+The one place that reaches into the JVM: observed metrics and the operators' counters of
+`StreamExecution.lastExecution`, and the lock that a trigger holds while it fixes its offsets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+DROPPED = "numRowsDroppedByWatermark"
+Path = tuple[int, ...]
+
+
+def observed(query: StreamingQuery) -> dict[str, dict[str, Any]]:
+    """The metrics of each `observe` of the running batch, by its name; complete once the batch was computed."""
+    metrics = _execution(query).observedMetrics()
+    names = metrics.keysIterator()
+    found: dict[str, dict[str, Any]] = {}
+    while names.hasNext():
+        name = names.next()
+        found[name] = json.loads(metrics.apply(name).json())
+    return found
+
+
+def dropped_rows(query: StreamingQuery, paths: list[Path]) -> int:
+    """How many rows the stateful operators of the running batch dropped as late.
+
+    `paths` remembers where those stand in the plan: empty at a query's first batch, filled by it.
+    """
+    plan = _execution(query).executedPlan()
+    if not paths:
+        paths += _stateful(plan, ()) or [()]
+    metrics = [_at(plan, path).metrics() for path in paths]
+    return sum(int(m.apply(DROPPED).value()) for m in metrics if m.contains(DROPPED))
+
+
+def watermarks(session: SparkSession, frame: DataFrame) -> int:
+    """How many watermark operators are left in the frame's plan after Spark's optimizer."""
+    return optimized(session, frame).count("EventTimeWatermark")
+
+
+def optimized(session: SparkSession, frame: DataFrame) -> str:
+    """The frame's plan after Spark's optimizer, printed; a streaming frame has no other way to show it."""
+    analyzed = frame._jdf.queryExecution().analyzed()
+    return str(session._jsparkSession.sessionState().optimizer().execute(analyzed).toString())
+
+
+@contextmanager
+def between_triggers(queries: list[StreamingQuery]) -> Iterator[None]:
+    """While this is held, no trigger of these queries fixes its offsets: several sources change as one."""
+    with ExitStack() as held:
+        for query in queries:
+            lock = query._jsq.streamingQuery().awaitProgressLock()
+            lock.lock()
+            held.callback(lock.unlock)
+        yield
+
+
+def _execution(query: StreamingQuery) -> Any:
+    return query._jsq.streamingQuery().lastExecution()
+
+
+def _stateful(plan: Any, path: Path) -> list[Path]:
+    """The operators that count DROPPED, as the numbers of the children that lead to them."""
+    found = [path] if plan.metrics().contains(DROPPED) else []
+    children = plan.children()
+    for index in range(children.size()):
+        child = children.apply(index)
+        if child.nodeName() not in ("Union", "MicroBatchScan"):
+            found += _stateful(child, (*path, index))
+    return found
+
+
+def _at(plan: Any, path: Path) -> Any:
+    for index in path:
+        plan = plan.children().apply(index)
+    return plan

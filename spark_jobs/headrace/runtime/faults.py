@@ -1,0 +1,64 @@
+"""From what Spark reports to what the user can act on: an error of the data is a refusal, the rest a fault.
+
+A new start repeats a refusal until the SQL or the data changes; a fault (exit code 1) is worth a retry.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import PySparkException
+
+from headrace.errors import HeadraceError, Refused
+from headrace.sql.nodes import Result
+
+# Conditions of Spark that the expressions of a query raise on its data.
+OF_THE_DATA = (
+    "ARITHMETIC_OVERFLOW",
+    "BINARY_ARITHMETIC_OVERFLOW",
+    "CAST_INVALID_INPUT",
+    "CAST_OVERFLOW",
+    "CANNOT_PARSE_TIMESTAMP",
+    "DATETIME_OVERFLOW",
+    "DIVIDE_BY_ZERO",
+    "INTERVAL_DIVIDED_BY_ZERO",
+    "INVALID_ARRAY_INDEX",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+    "REMAINDER_BY_ZERO",
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS",
+    "USER_RAISED_EXCEPTION",
+)
+HINTS = {"DIVIDE_BY_ZERO": "TRY_DIVIDE gives NULL instead", "REMAINDER_BY_ZERO": "TRY_MOD gives NULL instead"}
+
+
+def fault_of(error: PySparkException, result: Result, batch: int | None, input_range: str) -> HeadraceError:
+    """The error of a query: Refused where an expression failed on the data, else a fault."""
+    text = str(error)
+    where = f" in batch {batch}" if batch is not None else ""
+    reading = f" (input: {input_range})" if input_range else ""
+    for condition in OF_THE_DATA:
+        found = re.search(rf"\[{condition}[A-Z_.]*\] ([^\n]*)", text)
+        if found:
+            message = re.sub(r"\s*SQLSTATE: \w+", "", found.group(1))
+            kind = condition.replace("_", " ").lower()
+            return Refused(
+                f"{result.name}: {kind}{where}: {message}{_fragment(text)}{reading}",
+                hint=HINTS.get(condition, "TRY_CAST or TRY_DIVIDE gives NULL instead of an error"),
+                place=result.place,
+            )
+    return HeadraceError(f"{result.name}: the query failed{where}: {_cause(text)}{reading}")
+
+
+def _cause(text: str) -> str:
+    """The last error that a Python traceback in the text names, else the text's first line."""
+    named = re.findall(r"^([\w.]*(?:Error|Exception|Exit)): (.*)$", text, flags=re.MULTILINE)
+    if "Traceback" in text and named:
+        kind, message = named[-1]
+        return f"{kind.rpartition('.')[2]}: {message}"
+    return next((line for line in text.splitlines() if line.strip()), "no reason given")
+
+
+def _fragment(text: str) -> str:
+    """The expression that Spark names as the cause, where it names one."""
+    found = re.search(r"== SQL[^\n]*==\n([^\n]+)", text)
+    return f" in `{found.group(1).strip()}`" if found else ""

@@ -1,0 +1,150 @@
+"""Kafka topics: what Spark's reader is told, and what the broker itself is asked.
+
+The broker is asked with confluent-kafka for a topic's partitions and for the offsets that it holds, each time
+with a limit: a broker that is away is an error with a hint, never a wait without end. Topics are never made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from headrace.errors import Refused
+from headrace.sql.nodes import Stream
+
+Offset = dict[str, Any]
+ASK_S = 10.0  # how long a start waits for the broker
+GLANCE_S = 3.0  # how long a running query's driver does
+EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+# Kafka's own client options -> their names in confluent-kafka.
+CLIENT: Mapping[str, str] = MappingProxyType(
+    {
+        "security.protocol": "security.protocol",
+        "sasl.mechanism": "sasl.mechanisms",
+        "sasl.kerberos.service.name": "sasl.kerberos.service.name",
+        "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+        "client.id": "client.id",
+    }
+)
+
+
+def reader_options(stream: Stream) -> dict[str, str]:
+    """What Spark's stream reader is told."""
+    options = {**_common(stream), "subscribe": stream.option("topic")}
+    options["startingOffsets"] = stream.option("starting-offsets", "earliest")
+    if stream.option("max-records-per-batch"):
+        options["maxOffsetsPerTrigger"] = stream.option("max-records-per-batch")
+    return options
+
+
+def range_options(stream: Stream, start: Offset | None, end: Offset) -> dict[str, str]:
+    """What Spark's batch reader is told to read (start, end] again.
+
+    Raises FileNotFoundError where the broker no longer holds all of it, or does not answer.
+    """
+    topic = stream.option("topic")
+    upto: dict[str, int] = end.get(topic, {})
+    try:
+        low, high = (_offsets(stream, list(upto), spec) for spec in (EARLIEST, LATEST))
+    except KafkaException as error:
+        raise FileNotFoundError(
+            f"topic {topic} at {stream.option('bootstrap.servers')}: {_told(error)}"
+        ) from error
+    # A partition that the range's start does not know came later, and its records begin at 0.
+    begun: dict[str, int] = (start or {}).get(topic, {})
+    since = {partition: begun.get(partition, 0) for partition in upto}
+    for partition, first in since.items():
+        if first < min(low[partition], upto[partition]) or upto[partition] > high[partition]:
+            raise FileNotFoundError(
+                f"topic {topic}, partition {partition}: the broker holds offsets {low[partition]} to "
+                f"{high[partition]}, not {first} to {upto[partition]}"
+            )
+    options = _common(stream)
+    options["assign"] = json.dumps({topic: [int(partition) for partition in upto]})
+    options["startingOffsets"] = json.dumps({topic: since})
+    options["endingOffsets"] = json.dumps({topic: upto})
+    return options
+
+
+def partitions(stream: Stream) -> list[str]:
+    """The topic's partitions. Raises Refused where there is no such topic, or no broker answers."""
+    servers, topic = stream.option("bootstrap.servers"), stream.option("topic")
+    try:
+        # All topics: to ask for one by name would make it, where the broker makes topics by itself.
+        topics = _admin(stream).list_topics(timeout=ASK_S).topics
+    except KafkaException as error:
+        raise Refused(
+            f"stream {stream.name}: no Kafka broker answers at {servers}: {_told(error)}",
+            hint="see 'bootstrap.servers' and the 'kafka.*' options",
+            place=stream.place,
+        ) from error
+    if topic not in topics:
+        raise Refused(
+            f"stream {stream.name}: there is no topic {topic} at {servers}",
+            hint="create the topic first",
+            place=stream.place,
+        )
+    return [str(partition) for partition in sorted(topics[topic].partitions)]
+
+
+def unread(stream: Stream, consumed: Offset) -> set[str]:
+    """The partitions with records beyond `consumed`; all of them where the broker can't say."""
+    taken: dict[str, int] = consumed.get(stream.option("topic"), {})
+    try:
+        topics = _admin(stream).list_topics(stream.option("topic"), timeout=GLANCE_S).topics
+        found = [str(partition) for partition in topics[stream.option("topic")].partitions]
+        low, high = (_offsets(stream, found, spec) for spec in (EARLIEST, LATEST))
+    except KafkaException:
+        return set(taken)
+    return {p for p in found if high[p] > max(taken.get(p, 0), low[p])}
+
+
+def _offsets(stream: Stream, wanted: list[str], spec: OffsetSpec) -> dict[str, int]:
+    """The offset by partition: the earliest held, or the one behind the newest record."""
+    topic = stream.option("topic")
+    asked = {TopicPartition(topic, int(partition)): spec for partition in wanted}
+    if not asked:
+        return {}
+    answers = _admin(stream).list_offsets(asked, request_timeout=GLANCE_S)
+    return {
+        str(place.partition): int(answer.result(GLANCE_S * 2).offset) for place, answer in answers.items()
+    }
+
+
+def _common(stream: Stream) -> dict[str, str]:
+    passed = {name: value for name, value in stream.options if name.startswith("kafka.")}
+    return {
+        "kafka.bootstrap.servers": stream.option("bootstrap.servers"),
+        **passed,
+        "failOnDataLoss": "true",
+    }
+
+
+def _admin(stream: Stream) -> AdminClient:
+    own = {name.removeprefix("kafka."): value for name, value in stream.options if name.startswith("kafka.")}
+    settings = {CLIENT[name]: value for name, value in own.items() if name in CLIENT}
+    login = own.get("sasl.jaas.config", "")
+    for name in ("username", "password"):
+        if found := re.search(rf'{name}\s*=\s*"([^"]*)"', login):
+            settings[f"sasl.{name}"] = found.group(1)
+    if own.get("ssl.truststore.type", "").upper() == "PEM" and "ssl.truststore.location" in own:
+        settings["ssl.ca.location"] = own["ssl.truststore.location"]
+    return _client(stream.option("bootstrap.servers"), tuple(sorted(settings.items())))
+
+
+@cache
+def _client(servers: str, settings: tuple[tuple[str, str], ...]) -> AdminClient:
+    """One connection a broker for the whole process."""
+    return AdminClient({"bootstrap.servers": servers, "log_level": 0, **dict(settings)})
+
+
+def _told(error: KafkaException) -> str:
+    return str(error.args[0].str()) if error.args else str(error)

@@ -1,0 +1,47 @@
+"""Where everything of a pipeline lies: one root folder, results and tables by name, the rest in `_headrace`.
+
+Paths only; nothing is opened here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.sql.nodes import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The root of a pipeline's tables: an absolute path."""
+
+    root: str
+
+    def result(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def table(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    @property
+    def rejected(self) -> str:
+        return f"{self.root}/rejected"
+
+    @property
+    def batches(self) -> str:
+        return f"{self.root}/_headrace/batches"
+
+    @property
+    def files(self) -> str:
+        """The folder of the indexes that number input files."""
+        return f"{self.root}/_headrace/files"
+
+    def checkpoint(self, query: str) -> str:
+        return f"{self.root}/_headrace/checkpoints/{query}"
+
+
+def lake_of(pipeline: Pipeline, override: str = "") -> Lake:
+    """The lake that was asked for, else SET 'lake', else `lake/<pipeline name>` in the working folder."""
+    root = override or pipeline.setting("lake") or os.path.join("lake", pipeline.name)
+    return Lake(root.rstrip("/") if "://" in root else str(Path(root).expanduser().absolute()))

@@ -1,0 +1,209 @@
+"""From plan nodes to a DataFrame: one `match`, Spark's native operators, expressions as Spark SQL text.
+
+Event times inside native operators are shifted forward by SHIFT_US (Spark's watermark can't lie before
+1970) and shifted back above them. A stream that feeds a window is the union of its tick and its rows;
+only the tick branch carries `withWatermark` (DESIGN: the watermark by ticks). No action runs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import functions as F
+
+from headrace.errors import Refused
+from headrace.event_time import windows
+from headrace.event_time.interval import DAY_US
+from headrace.runtime.fields import analysed, tick_value
+from headrace.sql.aggregates import lower_call
+from headrace.sql.nodes import (
+    Aggregate,
+    Alias,
+    Call,
+    Distinct,
+    Filter,
+    Having,
+    JoinTable,
+    Lookup,
+    Named,
+    Node,
+    Project,
+    Scan,
+    Union,
+    Window,
+    Windowed,
+    walk,
+)
+
+SHIFT_US = 800_000 * DAY_US  # whole days, more than there are between year 1 and 1970
+ADMITTED = "__admitted"  # whether HAVING lets the group's row stand, in upserted results
+IDENTITY = "__identity"  # which record a row came from, in the audit's plans
+WINDOW_TAG = {"spark.watermarkDelayMs": 0, "spark.timeWindow": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What the leaves of a plan stand for: `scan(n, stream)` the rows of the n-th Scan, `lookup(table)`.
+
+    `ticks` gives the tick stream, or is None where nothing needs a watermark (and in batch plans).
+    `carry` keeps the column IDENTITY through the plan (the audit's).
+    """
+
+    scan: Callable[[int, str], DataFrame]
+    lookup: Callable[[str], DataFrame]
+    ticks: Callable[[], DataFrame] | None = None
+    carry: bool = False
+    upsert: bool = False
+    scans: list[str] = field(default_factory=list)  # the streams of the Scans met so far, in plan order
+
+
+def needs_ticks(plan: Node) -> bool:
+    """Whether an operator of the plan waits for the watermark."""
+    return any(isinstance(node, Windowed) for node in walk(plan))
+
+
+def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for each node
+    """The frame that a node means."""
+    match node:
+        case Scan(stream=stream):
+            inputs.scans.append(stream)
+            rows = inputs.scan(len(inputs.scans) - 1, stream)
+            return rows if inputs.ticks is None else _with_ticks(inputs.ticks(), rows)
+        case Lookup(table=table):
+            return inputs.lookup(table)
+        case Alias(input=below, name=name):
+            return lower(below, inputs).alias(name)
+        case Filter(input=below, condition=condition):
+            rows = lower(below, inputs)
+            return analysed(lambda f: f.where(F.expr(condition)), rows, node.place, "WHERE")
+        case Project(input=below, columns=columns):
+            return _project(lower(below, inputs), columns, inputs)
+        case Windowed(input=below, window=window):
+            return _windowed(lower(below, inputs), window)
+        case Aggregate():
+            return _aggregate(node, inputs)
+        case Having(input=below, condition=condition):
+            groups = lower(below, inputs)
+            if not inputs.upsert:
+                return analysed(lambda f: f.where(F.expr(condition)), groups, node.place, "HAVING")
+            admitted = F.coalesce(F.expr(condition), F.lit(False))
+            return analysed(lambda f: f.withColumn(ADMITTED, admitted), groups, node.place, "HAVING")
+        case JoinTable(kind=kind, condition=condition):
+            left, right = lower(node.left, inputs), lower(node.right, inputs)
+            return analysed(lambda f: f.join(right, F.expr(condition), kind), left, node.place, "JOIN")
+        case Union(inputs=several):
+            return _union([lower(one, inputs) for one in several])
+        case Distinct(input=below):
+            return lower(below, inputs).dropDuplicates()
+
+
+def _with_ticks(ticks: DataFrame, rows: DataFrame) -> DataFrame:
+    """The tick branch first, so that the union's `__tick` carries the watermark; the tick row itself never leaves."""
+    time = F.expr(f"timestamp_micros(tick_us + {SHIFT_US}L)").alias("__tick")
+    marked = ticks.select(time, "is_tick").withWatermark("__tick", "0 seconds")
+    filler = [F.expr(f"{tick_value(f.dataType, '__tick')} AS `{f.name}`") for f in rows.schema.fields]
+    tick_branch = marked.select("__tick", "is_tick", *filler)
+    row_branch = rows.select(
+        F.lit(None).cast("timestamp").alias("__tick"), F.lit(False).alias("is_tick"), "*"
+    )
+    both = tick_branch.unionAll(row_branch)
+    return both.where("NOT (is_tick AND __tick IS NOT NULL)").drop("__tick", "is_tick")
+
+
+def _project(rows: DataFrame, columns: tuple[Named, ...], inputs: Inputs) -> DataFrame:
+    kept = [F.col(name) for name in (ADMITTED, IDENTITY) if name in rows.columns]
+    chosen = [F.expr(c.expression).alias(c.name) for c in columns]
+    try:
+        return analysed(_select(*chosen, *kept), rows, None, "SELECT")
+    except Refused:
+        for column, one in zip(columns, chosen, strict=True):
+            analysed(_select(one), rows, column.place, f"column {column.name}")
+        raise
+
+
+def _select(*columns: Column) -> Callable[[DataFrame], DataFrame]:
+    return lambda rows: rows.select(*columns)
+
+
+def _types(rows: DataFrame, call: Call) -> tuple[str, ...]:
+    """The types of a call's arguments, which decide how some aggregates are kept."""
+    arguments = [F.expr(text).alias(f"a{n}") for n, text in enumerate(call.arguments)]
+    if not arguments:
+        return ()
+    found = analysed(_select(*arguments), rows, call.place, call.function.upper())
+    return tuple(field.dataType.simpleString() for field in found.schema.fields)
+
+
+def _agg(groups: GroupedData, *calls: Column) -> Callable[[DataFrame], DataFrame]:
+    return lambda _: groups.agg(*calls)
+
+
+def _windowed(rows: DataFrame, window: Window) -> DataFrame:
+    """Each row once for each window that holds it; `__window` is a window to Spark by its metadata."""
+    time = window.time or "_event_time"
+    text = windows.window_struct(
+        window.kind, window.size, window.slide, window.offset, window.zone, time, SHIFT_US
+    )
+    if window.kind in ("sliding", "cumulate"):
+        spread = analysed(
+            lambda f: f.select("*", F.explode(F.expr(text)).alias("__w")), rows, window.place, "WINDOW"
+        )
+        tagged = spread.select("*", F.col("__w").alias("__window", metadata=WINDOW_TAG)).drop("__w")
+    else:
+        tagged = analysed(
+            lambda f: f.select("*", F.expr(text).alias("__window", metadata=WINDOW_TAG)),
+            rows,
+            window.place,
+            "WINDOW",
+        )
+    return tagged
+
+
+def _aggregate(node: Aggregate, inputs: Inputs) -> DataFrame:
+    rows = lower(node.input, inputs)
+    keys = [F.expr(key.expression).alias(key.name) for key in node.keys]
+    if node.windowed:
+        keys.append(F.col("__window"))
+    groups = rows.groupBy(*keys)
+    calls = [F.expr(lower_call(call, _types(rows, call))).alias(call.name) for call in node.calls]
+    if not calls:  # GROUP BY without an aggregate: the groups themselves
+        calls = [F.count(F.lit(1)).alias("__rows")]
+    try:
+        result = analysed(_agg(groups, *calls), rows, None, "GROUP BY")
+    except Refused:
+        for call, one in zip(node.calls, calls, strict=False):
+            analysed(_agg(groups, one), rows, call.place, call.function.upper())
+        raise
+    return _with_window_columns(result) if node.windowed else result
+
+
+def _with_window_columns(groups: DataFrame) -> DataFrame:
+    start, end = (
+        F.expr(f"timestamp_micros(unix_micros(__window.{side}) - {SHIFT_US}L)").alias(f"window_{side}")
+        for side in ("start", "end")
+    )
+    return groups.select("*", start, end).drop("__window")
+
+
+def _union(frames: list[DataFrame]) -> DataFrame:
+    first, *others = frames
+    for other in others:
+        first = first.unionAll(other)
+    return first
+
+
+def late_windows(plan: Node) -> tuple[Windowed, ...]:
+    """The window operators of a plan, outermost first: where rows can be late."""
+    return tuple(node for node in walk(plan) if isinstance(node, Windowed))
+
+
+def late_rows(node: Windowed, inputs: Inputs, late_ms: int) -> DataFrame:
+    """IDENTITY of the rows for which all windows have `end <= late_ms` (SEMANTICS 3.6); `inputs.carry` is set."""
+    window = node.window
+    rows = lower(node.input, inputs)
+    end = windows.last_end(
+        window.kind, window.size, window.slide, window.offset, window.zone, window.time or "_event_time"
+    )
+    return rows.where(F.expr(f"unix_micros({end}) <= {late_ms}L * 1000L")).select(IDENTITY)

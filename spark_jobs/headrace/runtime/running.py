@@ -1,0 +1,245 @@
+"""One result as a running Spark query: checked, pinned, started, looked after, stopped between two batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.errors import HeadraceError, Refused
+from headrace.runtime import audit, batchlog, execution, fileindex, observe, sources, tables
+from headrace.runtime.batch import GENERATION, Loop, Scanned, Setting, input_range, run_batch
+from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
+from headrace.runtime.faults import fault_of
+from headrace.runtime.lower import Inputs, lower, needs_ticks
+from headrace.runtime.session import own_session
+from headrace.runtime.sinks import Sink
+from headrace.runtime.tracking import Tracking
+from headrace.sql.nodes import Lookup, Result, walk
+from headrace.sql.source import NotYet
+
+STARTED_WITHIN_S = 60.0
+EXPECTED = ("0", "1", "2", "3")  # partitions that a case's stream is watched for from the start
+
+
+class RunningQuery:
+    """The query of one result. The driver's thread calls everything but `on_batch`."""
+
+    def __init__(self, setting: Setting, result: Result) -> None:
+        self.setting = setting
+        self.result = result
+        self.ticks = needs_ticks(result.plan)
+        self.checkpoint = Checkpoint(Path(setting.lake.checkpoint(result.name)))
+        tick_file = str(setting.scratch / f"{result.name}.tick.json") if self.ticks else ""
+        self.tracking = Tracking(setting.clock, tick_file)
+        self.query: StreamingQuery | None = None
+        self.failure: HeadraceError | None = None
+        self.loop: Loop | None = None
+        self._stopping = False
+        self._started = threading.Event()
+
+    # ---- start ----
+    def start(self) -> None:
+        """Check, pin, restore the marks and start Spark's query; raises Refused before anything runs."""
+        self._refuse_changelog()
+        self.checkpoint.same_query(self.result, self.setting.partitions)
+        self._stopping, self.failure = False, None
+        self._started.clear()
+        session = self._session()
+        self.loop = self._loop(session, self._pin(session))
+        frame = self._frame(session, self.loop)
+        self.loop.sink.prepare(frame.schema)
+        self._restore(self.loop)
+        writer = frame.writeStream.foreachBatch(self.on_batch).queryName(self.result.name)
+        mode = "update" if self.result.upsert else "append"
+        writer = writer.outputMode(mode).option("checkpointLocation", self.checkpoint.spark)
+        self.query = writer.trigger(processingTime=self.setting.trigger).start()
+        self._started.set()
+
+    def spark_plan(self) -> str:
+        """Spark's optimized plan of the query; nothing is started."""
+        self._refuse_changelog()
+        session = self._session()
+        loop = self._loop(session, {name: self._version(session, name) for name in self._tables()})
+        return execution.optimized(session, self._frame(session, loop))
+
+    def _refuse_changelog(self) -> None:
+        if self.result.form == "stream" and self.result.upsert:
+            raise NotYet(
+                f"{self.result.name}: a changelog (CREATE STREAM over groups with EMIT CHANGES) is not supported yet",
+                hint="CREATE TABLE shows the newest value of each key",
+                place=self.result.place,
+                text=self.setting.pipeline.text,
+            )
+
+    def _session(self) -> SparkSession:
+        session = own_session(self.setting.spark)
+        session.conf.set("spark.sql.shuffle.partitions", str(self.setting.partitions))
+        return session
+
+    def _loop(self, session: SparkSession, versions: dict[str, int]) -> Loop:
+        """All that the batches will need; the table versions also become views, for sub-queries."""
+        lake, pipeline = self.setting.lake, self.setting.pipeline
+        frames = {
+            name: tables.read_version(session, lake, pipeline.table(name), version)
+            for name, version in versions.items()
+        }
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        return Loop(
+            setting=self.setting,
+            result=self.result,
+            checkpoint=self.checkpoint,
+            sink=Sink(
+                self.result, lake.result(self.result.name), f"headrace:{self.result.name}:{GENERATION}"
+            ),
+            tracking=self.tracking,
+            ticks=self.ticks,
+            tables=versions,
+            lookup=frames.__getitem__,
+        )
+
+    def _frame(self, session: SparkSession, loop: Loop) -> DataFrame:
+        inputs = Inputs(
+            scan=lambda n, stream: self._scan(session, loop, n, stream),
+            lookup=loop.lookup,
+            ticks=(lambda: self._tick_stream(session)) if self.ticks else None,
+            upsert=self.result.upsert,
+        )
+        frame = lower(self.result.plan, inputs)
+        if self.ticks and execution.watermarks(session, frame) < len(loop.scans):
+            raise Refused(
+                f"{self.result.name}: Spark optimized the watermark away, so no window would ever close",
+                hint="a condition that is never true, such as WHERE false, does this",
+                place=self.result.place,
+                text=self.setting.pipeline.text,
+            )
+        return frame
+
+    def _scan(self, session: SparkSession, loop: Loop, n: int, name: str) -> DataFrame:
+        stream = self.setting.pipeline.stream(name)
+        known = sources.known_partitions(self.setting.lake, stream)
+        watched = sorted({*known, *EXPECTED}) if stream.connector == sources.GIVEN else known
+        loop.scans.append(Scanned(stream, f"scan{n}_{name}", watched))
+        rows = sources.read_stream(session, self.setting.lake, stream)
+        rows = observe.observing(rows, stream, loop.scans[n].name, watched)
+        return audit.usable(rows, stream).drop("__bad", "__raw", "__own_time", "__position")
+
+    def _tick_stream(self, session: SparkSession) -> DataFrame:
+        return session.readStream.format("headrace_ticks").option("file", self.tracking.tick_file).load()
+
+    def _pin(self, session: SparkSession) -> dict[str, int]:
+        """Fix the table versions for the batches to come; a batch that was planned keeps those it had."""
+        committed = self.checkpoint.committed()
+        following = 0 if committed is None else committed + 1
+        before = self.checkpoint.pins(following)
+        if self.checkpoint.planned() == following and before is not None:
+            return before
+        newest = {name: self._version(session, name) for name in self._tables()}
+        if newest != before:
+            self.checkpoint.pin(following, newest)
+        return newest
+
+    def _tables(self) -> list[str]:
+        """The reference tables that the result reads, in joins or in sub-queries of its text."""
+        joined = {node.table for node in walk(self.result.plan) if isinstance(node, Lookup)}
+        text = repr(self.result.plan).lower()
+        named = {table.name for table in self.setting.pipeline.tables if table.name.lower() in text}
+        return sorted(joined | named)
+
+    def _version(self, session: SparkSession, name: str) -> int:
+        table = self.setting.pipeline.table(name)
+        newest = tables.newest_version(self.setting.lake, table)
+        return tables.load_declared(session, self.setting.lake, table) if newest is None else newest
+
+    def _restore(self, loop: Loop) -> None:
+        """The marks as the newest batch left them; the offsets that were planned last."""
+        log = batchlog.read(self.setting.lake, self.result.name)
+        saved = log.column("marks")[-1].as_py() if log.num_rows else ""
+        number = self.checkpoint.planned()
+        plan = None if number is None else self.checkpoint.offsets(number)
+        for n, scan in enumerate(loop.scans):
+            scan.consumed = loop.offset(plan, n) or {}
+        known = [
+            (scan.stream, sources.known_partitions(self.setting.lake, scan.stream)) for scan in loop.scans
+        ]
+        self.tracking.restore(saved, _tick_of(plan) if self.ticks else None, known)
+
+    # ---- batches ----
+    def on_batch(self, rows: DataFrame, number: int) -> None:
+        """Spark's callback; an error is kept, so that the driver can raise it as it was."""
+        self._started.wait(STARTED_WITHIN_S)
+        assert self.query is not None
+        assert self.loop is not None
+        try:
+            run_batch(self.loop, self.query, rows, number)
+        except HeadraceError as error:
+            self.failure = error
+            raise
+        except PySparkException as error:
+            self.failure = fault_of(error, self.result, number, input_range(self.loop, number))
+            raise
+
+    # ---- the driver's turns ----
+    def find_idle(self) -> None:
+        """Mark the partitions that were silent too long; those with unread input are not."""
+        self.tracking.find_idle(self._unread())
+
+    def _unread(self) -> set[tuple[str, str]]:
+        unread = set()
+        for scan in self.loop.scans if self.loop else []:
+            if scan.stream.connector in (sources.GIVEN, "files"):
+                index = fileindex.read_index(sources.index_file(self.setting.lake, scan.stream))
+                for partition, entries in index.items():
+                    if len(entries) > int(scan.consumed.get(partition, 0)):
+                        unread.add((scan.stream.name, partition))
+        return unread
+
+    def has_new_table_version(self) -> bool:
+        """Whether a reference table was refreshed since the pin."""
+        lake, pipeline = self.setting.lake, self.setting.pipeline
+        pinned = self.loop.tables if self.loop else {}
+        return any(tables.newest_version(lake, pipeline.table(name)) != v for name, v in pinned.items())
+
+    def check(self) -> None:
+        """Raise what the query died of, if it did."""
+        if self.failure is not None:
+            raise self.failure
+        if self.query is not None and not self.query.isActive and not self._stopping:
+            error = self.query.exception()
+            if error is not None:
+                raise fault_of(error, self.result, None, "")
+
+    def settle(self) -> None:
+        """Wait until all input that is there, and the ticks it caused, were taken."""
+        if self.query is None:
+            return
+        try:
+            self.query.processAllAvailable()
+        except PySparkException as error:
+            raise self.failure or fault_of(error, self.result, None, "") from error
+
+    def stop(self) -> None:
+        """Stop between two batches: the batch that runs is finished and committed."""
+        if self.query is None:
+            return
+        self._stopping = True
+        query, ending = self.query, threading.Thread(target=self.query.stop)
+        with execution.between_triggers([query]):
+            while query.isActive and self.checkpoint.planned() != self.checkpoint.committed():
+                time.sleep(0.01)
+            ending.start()
+            ending.join(timeout=0.1)  # it ends once the lock is free; until then no batch can begin
+        ending.join()
+        self.query = None
+
+
+def _tick_of(plan: BatchOffsets | None) -> int | None:
+    """The tick that a batch was planned with."""
+    first = plan.sources[0] if plan is not None and plan.sources else None
+    tick = None if first is None else first.get("tick")
+    return None if tick is None else int(tick)

@@ -1,0 +1,117 @@
+"""A query's event time while it runs: its tracker, and the ticks that it offers to Spark.
+
+The batch thread moves the marks, the driver's thread looks for idle partitions; one lock keeps both in order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+from headrace.event_time.marks import IDLE_TIMEOUT_MS, Marks
+from headrace.runtime import observe, ticksource
+from headrace.runtime.batchlog import FLUSHED_MS
+from headrace.runtime.progress import PartitionMark
+from headrace.sql.catalog import duration_ms
+from headrace.sql.nodes import Stream
+
+
+class Tracking:
+    """The marks of one query; `tick_file` is where its tick source looks, '' where it has none."""
+
+    def __init__(self, clock: Callable[[], int], tick_file: str) -> None:
+        self.clock = clock
+        self.tick_file = tick_file
+        self.marks = Marks()
+        self.offered: int | None = None  # the newest tick on offer, in milliseconds
+        self._lock = threading.RLock()
+
+    def restore(self, saved: str, tick_ms: int | None, known: Iterable[tuple[Stream, list[str]]]) -> None:
+        """Begin where the newest batch left off: `saved` marks ('' = none), the tick that it had logged.
+
+        The partitions of `known` are added, and the idle clock starts anew.
+        """
+        now = self.clock()
+        with self._lock:
+            self.marks = Marks.from_json(saved) if saved else Marks()
+            for stream, partitions in known:
+                if stream.watermark is None:
+                    continue
+                if stream.name not in self.marks.sources():
+                    timeout = stream.option("watermark.idle-timeout")
+                    idle_ms = duration_ms(timeout) if timeout else IDLE_TIMEOUT_MS
+                    self.marks.register(stream.name, partitions, now=now, idle_timeout_ms=idle_ms)
+                self.add(stream.name, partitions)
+            self.marks.restart_idle_clock(now)
+            self.offered = tick_ms
+            if self.tick_file:
+                Path(self.tick_file).unlink(missing_ok=True)
+            self.offer()
+
+    def advance(self, arrived: Iterable[tuple[Stream, Mapping[str, int | None]]]) -> None:
+        """What a batch brought: for each stream the largest usable event time (µs, or None) by partition."""
+        with self._lock:
+            now = self.clock()
+            for stream, maxima in arrived:
+                if stream.watermark is not None and maxima:
+                    observe.advance(self.marks, stream, maxima, stream.watermark.lateness, now)
+
+    def add(self, stream: str, partitions: Iterable[str]) -> None:
+        """Make partitions known that have not delivered yet."""
+        with self._lock:
+            if stream in self.marks.sources():
+                for partition in sorted(set(partitions) - set(self.marks.partitions(stream))):
+                    self.marks.add_partition(stream, partition, self.clock())
+
+    def find_idle(self, unread: Collection[tuple[str, str]]) -> None:
+        """Mark the partitions that were silent too long; those with unread input are not idle."""
+        with self._lock:
+            self.marks.find_idle(self.clock(), unread)
+            self.offer()
+
+    def watermark(self) -> int | None:
+        """The combined watermark in milliseconds; None while there is none."""
+        with self._lock:
+            return self.marks.watermark() if self.marks.sources() else None
+
+    def offer(self) -> None:
+        """Offer the watermark as the next tick, where it moved."""
+        with self._lock:
+            watermark = self.watermark()
+            ahead = watermark is not None and (self.offered is None or watermark > self.offered)
+            if self.tick_file and watermark is not None and ahead:
+                self._publish(watermark)
+
+    def offer_last(self) -> None:
+        """Offer the last tick, which closes every window."""
+        with self._lock:
+            if self.tick_file and self.offered != FLUSHED_MS:
+                self._publish(FLUSHED_MS)
+
+    def to_json(self) -> str:
+        with self._lock:
+            return self.marks.to_json()
+
+    def told(self) -> tuple[PartitionMark, ...]:
+        """Every partition's mark, and how far the newest of its stream is ahead."""
+        with self._lock:
+            rows = self.marks.rows()
+        newest: dict[str, int] = {}
+        for row in rows:
+            if row.mark_ms is not None:
+                newest[row.source] = max(row.mark_ms, newest.get(row.source, row.mark_ms))
+        return tuple(
+            PartitionMark(
+                row.source,
+                row.partition,
+                row.mark_ms,
+                None if row.mark_ms is None else newest[row.source] - row.mark_ms,
+                row.idle,
+            )
+            for row in rows
+        )
+
+    def _publish(self, tick_ms: int) -> None:
+        ticksource.publish(self.tick_file, tick_ms, self.marks.to_json())
+        self.offered = tick_ms

@@ -1,0 +1,244 @@
+"""The aggregates: how a call becomes the text of a native Spark aggregate, and which laws it keeps.
+
+Rules: streaming queries can't run DISTINCT aggregates, and a FILTER is written as CASE, so that each
+lowered call is one expression over the columns of the Aggregate's input. Types are those of the
+arguments, as Spark's analyser names them (`bigint`, `double`, `decimal(9,2)`); without them the text is
+right for all values but -0.0, sums that overflow on the way, and ties of MAX_BY.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from headrace.sql.nodes import Call
+
+ORDER = "struct(_event_time, _partition, _offset)"  # which of two rows is the earlier one
+_LIMB = 4_294_967_296  # 2^32: a BIGINT is high * 2^32 + low, and the sums of both halves can't overflow
+
+Lower = Callable[[Call, Sequence[str]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """One aggregate. `mergeable`: partial results of parts of the input merge to the whole's.
+
+    `ordered`: the answer depends on the rows' event time; `bounded`: its state does not grow with the
+    number of rows of a group. `type` tells the type of the value.
+    """
+
+    lower: Lower
+    type: str
+    mergeable: bool = True
+    ordered: bool = False
+    bounded: bool = True
+
+
+def lower_call(call: Call, types: Sequence[str] = ()) -> str:
+    """The call as Spark SQL text of one aggregate expression; `types` are the arguments' types, or ()."""
+    law = AGGREGATES.get(call.function)
+    lower = law.lower if law else _native
+    if call.distinct and law is None:
+        raise ValueError(f"{call.function}(DISTINCT …) has no row in AGGREGATES")
+    return lower(call, types)
+
+
+def takes_distinct(function: str) -> bool:
+    """Whether the function may be called with DISTINCT."""
+    return function in ("count", "sum", "avg", "mean", "collect_list", "array_agg")
+
+
+def _operand(text: str) -> str:
+    """The text where something is tied to it: in parentheses unless it is a name or a literal."""
+    return text if re.fullmatch(r"[\w.`']+", text) else f"({text})"
+
+
+# ---- pieces ---------------------------------------------------------------------------------
+def _when(call: Call, value: str) -> str:
+    """The value where the FILTER holds, else NULL."""
+    return f"CASE WHEN {call.where} THEN {value} END" if call.where else value
+
+
+def _type(types: Sequence[str], index: int = 0) -> str:
+    return types[index].lower() if index < len(types) else ""
+
+
+def _equal(value: str, kind: str) -> str:
+    """The value with -0.0 made 0.0, so that equal numbers are one."""
+    if kind in ("double", "float"):
+        return f"({_operand(value)} + CAST(0 AS {kind.upper()}))"
+    return value
+
+
+def _native(call: Call, _types: Sequence[str]) -> str:
+    arguments = ", ".join(call.arguments) or "*"
+    within = f" WITHIN GROUP ({call.within})" if call.within else ""
+    condition = f" FILTER (WHERE {call.where})" if call.where else ""
+    return f"{call.function}({arguments}){within}{condition}"
+
+
+def _first_argument(call: Call, _types: Sequence[str]) -> str:
+    """Aggregates that pass over NULLs: the FILTER moves into the first argument."""
+    first, *others = call.arguments
+    return f"{call.function}({', '.join([_when(call, first), *others])})"
+
+
+def _count(call: Call, types: Sequence[str]) -> str:
+    if call.distinct:
+        return f"size({_set(call, types)})"
+    if not call.arguments:
+        return f"count({_when(call, '1')})"
+    if len(call.arguments) == 1:
+        return f"count({_when(call, call.arguments[0])})"
+    known = " AND ".join(f"{_operand(argument)} IS NOT NULL" for argument in call.arguments)
+    return f"count({_when(call, f'CASE WHEN {known} THEN 1 END')})"
+
+
+def _set(call: Call, types: Sequence[str]) -> str:
+    """The set of values; several columns are one struct, and count where none of them is NULL."""
+    values = [_equal(argument, _type(types, index)) for index, argument in enumerate(call.arguments)]
+    if len(values) == 1:
+        return f"collect_set({_when(call, values[0])})"
+    known = " AND ".join(f"{_operand(argument)} IS NOT NULL" for argument in call.arguments)
+    both = f"CASE WHEN {known} THEN struct({', '.join(values)}) END"
+    return f"collect_set({_when(call, both)})"
+
+
+def _sum(call: Call, types: Sequence[str]) -> str:
+    kind = _type(types)
+    if call.distinct:
+        return _sum_of_set(call, types)
+    value = _when(call, call.arguments[0])
+    if kind != "bigint":
+        return f"sum({value})"
+    high, low = f"sum(shiftright({value}, 32))", f"sum({_operand(value)} & {_LIMB - 1})"
+    return f"CAST(CAST({high} AS DECIMAL(38, 0)) * {_LIMB} + {low} AS BIGINT)"
+
+
+def _sum_of_set(call: Call, types: Sequence[str]) -> str:
+    values = _set(call, types)
+    kind = _type(types)
+    wide = _sum_type(kind)
+    total = f"aggregate({values}, CAST(0 AS {wide}), (total, x) -> CAST(total + x AS {wide}))"
+    return f"CASE WHEN size({values}) > 0 THEN {total} END"
+
+
+def _sum_type(kind: str) -> str:
+    """The type of a sum over values of a type (SEMANTICS 5)."""
+    decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", kind)
+    if decimal:
+        return f"DECIMAL({min(38, int(decimal.group(1)) + 10)}, {decimal.group(2)})"
+    return "DOUBLE" if kind in ("double", "float", "string") else "BIGINT"
+
+
+def _average(call: Call, types: Sequence[str]) -> str:
+    if not call.distinct:
+        return f"avg({_when(call, call.arguments[0])})"
+    values = _set(call, types)
+    total = f"aggregate({values}, CAST(0 AS DOUBLE), (total, x) -> total + CAST(x AS DOUBLE))"
+    return f"CASE WHEN size({values}) > 0 THEN {total} / size({values}) END"
+
+
+def _collect_list(call: Call, types: Sequence[str]) -> str:
+    return _set(call, types) if call.distinct else f"collect_list({_when(call, call.arguments[0])})"
+
+
+def _by_time(call: Call, _types: Sequence[str]) -> str:
+    """FIRST_VALUE and LAST_VALUE: by event time, then partition, then offset."""
+    value, *flag = call.arguments
+    condition = call.where
+    if flag and flag[0].upper() == "TRUE":
+        known = f"{_operand(value)} IS NOT NULL"
+        condition = f"({condition}) AND {known}" if condition else known
+    order = f"CASE WHEN {condition} THEN {ORDER} END" if condition else ORDER
+    return f"{'max_by' if call.function.startswith('last') else 'min_by'}({value}, {order})"
+
+
+def _extreme_by(call: Call, types: Sequence[str]) -> str:
+    """MIN_BY and MAX_BY: of equal extremes the smallest value is taken."""
+    value, by, *count = call.arguments
+    if count or _type(types).startswith(("map", "variant")):
+        return f"{call.function}({value}, {_when(call, by)}{''.join(f', {one}' for one in count)})"
+    order = by if call.function == "min_by" else _descending(by, _type(types, 1))
+    if not order:
+        return f"max_by({value}, {_when(call, by)})"
+    pair = f"CASE WHEN {_operand(by)} IS NOT NULL THEN struct({order} AS o, {value} AS v) END"
+    return f"min({_when(call, pair)}).v"
+
+
+def _descending(value: str, kind: str) -> str:
+    """An expression that falls where the value rises; '' where the type has none."""
+    if kind in ("tinyint", "smallint", "int", "bigint"):
+        return f"~{_operand(value)}"
+    if kind.startswith("decimal"):
+        return f"-{_operand(value)}"
+    if kind in ("double", "float"):
+        return f"struct(NOT isnan({value}), -({_equal(value, kind)}))"
+    if kind == "timestamp":
+        return f"~unix_micros({value})"
+    if kind == "date":
+        return f"~unix_date({value})"
+    if kind == "boolean":
+        return f"NOT ({value})"
+    if kind in ("string", "binary"):  # the bytes turned round; 'G' ends a text behind those it begins
+        return f"concat(translate(hex({value}), '0123456789ABCDEF', 'FEDCBA9876543210'), 'G')"
+    return ""
+
+
+def _top_k(call: Call, _types: Sequence[str]) -> str:
+    value, count = call.arguments
+    value = _when(call, value)
+    return f"max_by({value}, {value}, {count})"
+
+
+def _collect_set(call: Call, types: Sequence[str]) -> str:
+    return _set(call, types)
+
+
+_LISTED = "ARRAY of the argument's type"
+
+AGGREGATES: Mapping[str, Law] = MappingProxyType(
+    {
+        "count": Law(_count, "BIGINT"),
+        "count_if": Law(_first_argument, "BIGINT"),
+        "sum": Law(_sum, "BIGINT for integers, DECIMAL(min(38, p+10), s), DOUBLE"),
+        "try_sum": Law(_first_argument, "as SUM"),
+        "avg": Law(_average, "DOUBLE, or DECIMAL(p+4, s+4)"),
+        "mean": Law(_average, "as AVG"),
+        "min": Law(_first_argument, "the argument's"),
+        "max": Law(_first_argument, "the argument's"),
+        "stddev": Law(_first_argument, "DOUBLE"),
+        "std": Law(_first_argument, "DOUBLE"),
+        "stddev_samp": Law(_first_argument, "DOUBLE"),
+        "stddev_pop": Law(_first_argument, "DOUBLE"),
+        "variance": Law(_first_argument, "DOUBLE"),
+        "var_samp": Law(_first_argument, "DOUBLE"),
+        "var_pop": Law(_first_argument, "DOUBLE"),
+        "skewness": Law(_first_argument, "DOUBLE"),
+        "kurtosis": Law(_first_argument, "DOUBLE"),
+        "first_value": Law(_by_time, "the argument's", ordered=True),
+        "any_value": Law(_by_time, "the argument's", ordered=True),
+        "first": Law(_by_time, "the argument's", ordered=True),
+        "last_value": Law(_by_time, "the argument's", ordered=True),
+        "last": Law(_by_time, "the argument's", ordered=True),
+        "min_by": Law(_extreme_by, "the first argument's"),
+        "max_by": Law(_extreme_by, "the first argument's"),
+        "collect_list": Law(_collect_list, _LISTED, bounded=False),
+        "array_agg": Law(_collect_list, _LISTED, bounded=False),
+        "collect_set": Law(_collect_set, _LISTED, bounded=False),
+        "top_k": Law(_top_k, _LISTED),
+        "approx_count_distinct": Law(_first_argument, "BIGINT"),
+        "approx_percentile": Law(_first_argument, "the argument's"),
+        "percentile_approx": Law(_first_argument, "the argument's"),
+        "bool_and": Law(_first_argument, "BOOLEAN"),
+        "every": Law(_first_argument, "BOOLEAN"),
+        "bool_or": Law(_first_argument, "BOOLEAN"),
+        "any": Law(_first_argument, "BOOLEAN"),
+        "some": Law(_first_argument, "BOOLEAN"),
+        "bit_and": Law(_first_argument, "the argument's"),
+        "bit_or": Law(_first_argument, "the argument's"),
+        "bit_xor": Law(_first_argument, "the argument's"),
+    }
+)

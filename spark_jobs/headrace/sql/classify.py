@@ -1,0 +1,114 @@
+"""How a plan is cut over partitions: its kinds, and the partitioning of every edge with the reason.
+
+Partitioning is told in words that `headrace explain` prints; N stands for `state.partitions`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.sql.nodes import (
+    Aggregate,
+    Alias,
+    Distinct,
+    Filter,
+    Having,
+    JoinTable,
+    Kind,
+    Lookup,
+    Node,
+    Project,
+    Scan,
+    Union,
+    Windowed,
+    inputs,
+    walk,
+)
+
+BY_SOURCE = "source partitions"
+EVERYWHERE = "a whole copy in every task"
+ONE = "1 partition"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Rows on their way from `child` up to `parent`. `why` is '' where nothing is moved."""
+
+    parent: Node
+    child: Node
+    partitioning: str
+    why: str = ""
+
+
+def kinds_of(plan: Node) -> tuple[Kind, ...]:
+    """The kinds of work in a plan, joins first."""
+    found: list[Kind] = []
+    nodes = list(walk(plan))
+    if any(isinstance(node, JoinTable) for node in nodes):
+        found.append("broadcast_join")
+    for node in nodes:
+        if isinstance(node, Aggregate):
+            found.append("fully_partitionable" if node.keys else "two_phase")
+        elif isinstance(node, Distinct):
+            found.append("fully_partitionable")
+    return tuple(dict.fromkeys(found)) or ("passthrough",)
+
+
+def edges(plan: Node) -> tuple[Edge, ...]:
+    """Every edge of a plan, parents first; the last word on an edge is how its rows arrive."""
+    return tuple(edge for parent in walk(plan) for edge in _edges_into(parent))
+
+
+def output(node: Node) -> str:
+    """How the output of a node lies over partitions."""
+    match node:
+        case Scan():
+            return BY_SOURCE
+        case Lookup():
+            return EVERYWHERE
+        case (
+            Alias(input=one)
+            | Filter(input=one)
+            | Project(input=one)
+            | Windowed(input=one)
+            | Having(input=one)
+        ):
+            return output(one)
+        case Aggregate() | Distinct():
+            return _hashed(node)
+        case JoinTable(left=left):
+            return output(left)
+        case Union(inputs=several):
+            return output(several[0])
+
+
+def _edges_into(parent: Node) -> list[Edge]:
+    match parent:
+        case Aggregate():
+            return [Edge(parent, parent.input, _hashed(parent), _why(parent))]
+        case Distinct():
+            return [Edge(parent, parent.input, _hashed(parent), "equal rows must meet in one partition")]
+        case JoinTable():
+            return [
+                Edge(parent, parent.left, output(parent.left)),
+                Edge(parent, parent.right, EVERYWHERE, "a pinned reference table is given to every task"),
+            ]
+        case _:
+            return [Edge(parent, child, output(child)) for child in inputs(parent)]
+
+
+def _hashed(node: Aggregate | Distinct) -> str:
+    if isinstance(node, Distinct):
+        return "hash(all columns) % N"
+    keys = [key.name for key in node.keys] + (["window"] if node.windowed else [])
+    return f"hash({', '.join(keys)}) % N" if keys else ONE
+
+
+def _why(node: Aggregate) -> str:
+    if node.keys and node.windowed:
+        return "all rows of a key and window must meet, after partial sums where they are"
+    if node.keys:
+        return "all rows of a key must meet, after partial sums where they are"
+    if node.windowed:
+        return "the partial results of all partitions are merged, one merge for each window"
+    return "the partial results of all partitions are merged in one"

@@ -1,0 +1,294 @@
+"""The frozen trees of a compiled pipeline: what was declared, and what each result computes.
+
+Expressions are Spark SQL text; every name in them is resolved. A node never holds a Spark object,
+an open file or a clock; printing a tree is enough to compare it.
+
+Column names inside a plan:
+- a stream's own columns, and `_timestamp`, `_offset`, `_partition`, `_event_time`;
+- `window_start`, `window_end` above a `Windowed` or an `Aggregate` with a window;
+- `__key0`, `__key1`, … group keys that are expressions or not selected (hidden in results);
+- `__agg0`, `__agg1`, … the values of aggregate calls, between `Aggregate` and `Project`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headrace.errors import Place
+from headrace.event_time.interval import Interval
+
+SYSTEM_COLUMNS = ("_timestamp", "_offset", "_partition", "_event_time")
+HIDDEN = "__"  # a column whose name begins so is kept in results, and not shown
+
+
+# ---- what was declared -------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A declared column. `type` is Spark DDL text; `expression` is set where it is computed."""
+
+    name: str
+    type: str
+    not_null: bool = False
+    expression: str = ""
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """`WATERMARK FOR column AS column - lateness`."""
+
+    column: str
+    lateness: Interval = Interval()
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An unbounded source. `connector` is '' where none is named: then rows come from a case's `given`."""
+
+    name: str
+    columns: tuple[Column, ...]  # declared order, computed ones included
+    watermark: Watermark | None = None
+    connector: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    place: Place | None = None
+
+    @property
+    def physical(self) -> tuple[Column, ...]:
+        """The columns that the source delivers."""
+        return tuple(column for column in self.columns if not column.expression)
+
+    def option(self, name: str, default: str = "") -> str:
+        return dict(self.options).get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A reference table: versioned, replaced as a whole."""
+
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    connector: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    place: Place | None = None
+
+    def option(self, name: str, default: str = "") -> str:
+        return dict(self.options).get(name, default)
+
+
+# ---- what is computed --------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An expression and the name of its column."""
+
+    name: str
+    expression: str
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """All rows of a stream: its columns and the system columns."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The pinned version of a reference table."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """The input under another name, so that `name.column` means its columns."""
+
+    input: Node
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """WHERE: the rows for which the condition is true."""
+
+    input: Node
+    condition: str
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """SELECT: exactly these columns, in this order."""
+
+    input: Node
+    columns: tuple[Named, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window clause. `time` is an expression over the input ('' = the stream's event time).
+
+    kinds: tumbling (size), sliding (size, slide), cumulate (size, slide = step), session (size = gap).
+    """
+
+    kind: Literal["tumbling", "sliding", "cumulate", "session"]
+    size: Interval
+    slide: Interval = Interval()
+    offset: Interval = Interval()
+    zone: str = "UTC"
+    time: str = ""
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """One row for each window that holds the row; adds `window_start` and `window_end`."""
+
+    input: Node
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One aggregate call. `function` is a row of `aggregates.AGGREGATES`, or any Spark aggregate in lower case."""
+
+    name: str  # __agg0 …
+    function: str
+    arguments: tuple[str, ...]  # empty for COUNT(*)
+    distinct: bool = False
+    where: str = ""  # FILTER (WHERE …)
+    within: str = ""  # WITHIN GROUP (ORDER BY …): the text of `ORDER BY …`
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """GROUP BY keys (and the window, where the input is `Windowed`); gives keys, window columns and calls."""
+
+    input: Node
+    keys: tuple[Named, ...]
+    calls: tuple[Call, ...]
+    windowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Having:
+    """The groups for which the condition is true; over the output of `Aggregate`."""
+
+    input: Node
+    condition: str
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTable:
+    """A stream side joined with a reference-table side. INNER or LEFT."""
+
+    left: Node
+    right: Node
+    kind: Literal["inner", "left"]
+    condition: str
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """UNION ALL, by position; the names of the first input."""
+
+    inputs: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """SELECT DISTINCT over everything that ever came."""
+
+    input: Node
+
+
+Node = Scan | Lookup | Alias | Filter | Project | Windowed | Aggregate | Having | JoinTable | Union | Distinct
+
+Kind = Literal[
+    "passthrough",
+    "fully_partitionable",
+    "two_phase",
+    "broadcast_join",
+    "copartitioned_join",
+    "repartition_join",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`CREATE TABLE|STREAM name AS SELECT …`: one query of the pipeline.
+
+    `keys` are the columns of the result (hidden ones included) that identify a row, group keys and
+    window columns; () for rows without identity and for a global aggregate (which has one row).
+    `upsert`: each batch brings new values of keys (CHANGES over groups) rather than rows to append.
+    """
+
+    name: str
+    form: Literal["table", "stream"]
+    plan: Node
+    emit: Literal["changes", "final"]
+    keys: tuple[str, ...] = ()
+    upsert: bool = False
+    kinds: tuple[Kind, ...] = ()
+    connector: str = "delta"  # delta | kafka (issue 4) | blackhole
+    options: tuple[tuple[str, str], ...] = ()
+    place: Place | None = None
+    query: str = field(default="", compare=False)  # the SELECT's own text, for the baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A compiled `.sql` file."""
+
+    name: str
+    settings: tuple[tuple[str, str], ...]
+    streams: tuple[Stream, ...]
+    tables: tuple[Table, ...]
+    results: tuple[Result, ...]
+    text: str = field(default="", compare=False)
+
+    def setting(self, name: str, default: str = "") -> str:
+        return dict(self.settings).get(name, default)
+
+    def stream(self, name: str) -> Stream:
+        return next(stream for stream in self.streams if stream.name == name)
+
+    def table(self, name: str) -> Table:
+        return next(table for table in self.tables if table.name == name)
+
+    def result(self, name: str) -> Result:
+        return next(result for result in self.results if result.name == name)
+
+
+def inputs(node: Node) -> tuple[Node, ...]:
+    """The nodes that feed this one, left to right."""
+    match node:
+        case Scan() | Lookup():
+            return ()
+        case JoinTable(left=left, right=right):
+            return (left, right)
+        case Union(inputs=several):
+            return several
+        case (
+            Alias(input=one)
+            | Filter(input=one)
+            | Project(input=one)
+            | Windowed(input=one)
+            | Aggregate(input=one)
+            | Having(input=one)
+            | Distinct(input=one)
+        ):
+            return (one,)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all below it, parents first."""
+    yield node
+    for child in inputs(node):
+        yield from walk(child)

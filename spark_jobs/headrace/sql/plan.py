@@ -1,0 +1,365 @@
+"""A query -> the tree of nodes that computes it, with every name resolved.
+
+One function per clause, called in the order in which SQL evaluates them: FROM, WHERE, WINDOW, GROUP BY,
+HAVING, SELECT, DISTINCT. Faults are collected; a part that is wrong gives way to something harmless, so
+that the rest is still read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from sqlglot import exp
+
+from headrace.sql.clauses import check_watermark, window_of
+from headrace.sql.context import Context, Planned
+from headrace.sql.dialect import Emit, WindowTable, spark_sql
+from headrace.sql.expressions import (
+    column_node,
+    has_aggregate,
+    own_aggregates,
+    span_of,
+    text_of,
+    whole_span,
+)
+from headrace.sql.group import Grouping, group_items, having_of, with_keys
+from headrace.sql.joins import Joined, join_all
+from headrace.sql.nodes import (
+    SYSTEM_COLUMNS,
+    Aggregate,
+    Alias,
+    Distinct,
+    Filter,
+    Having,
+    Named,
+    Node,
+    Project,
+    Windowed,
+)
+from headrace.sql.scope import UNKNOWN, WINDOW_COLUMNS, Faults, Member, Relation, Scope
+from headrace.sql.select_list import Item, items_of
+from headrace.sql.source import did_you_mean
+from headrace.sql.union import bare, union_of
+
+
+def plan_query(query: exp.Expr, context: Context, *, inner: bool = False) -> Planned:
+    """Plan a SELECT or a UNION ALL; `inner` queries hand on the system columns of their stream."""
+    if isinstance(query, exp.Subquery) and not query.alias:
+        return plan_query(query.this, context, inner=inner)
+    context = _with_ctes(query, context)
+    if isinstance(query, exp.SetOperation):
+        return _plan_union(query, context, inner=inner)
+    if isinstance(query, exp.Select):
+        return _plan_select(query, context, inner=inner)
+    context.faults.add("expected a SELECT", span_of(query))
+    return Planned(UNKNOWN)
+
+
+def _with_ctes(query: exp.Expr, context: Context) -> Context:
+    clause = query.args.get("with_")
+    if clause is None:
+        return context
+    if clause.args.get("recursive"):
+        context.faults.add("a recursive WITH has no end on a stream", span_of(clause))
+    for cte in clause.expressions:
+        planned = plan_query(cte.this, context, inner=True)
+        _refuse_emit(planned, context)
+        relations = {**context.relations, cte.alias.casefold(): exposed(planned)}
+        views = {**context.views, cte.alias.casefold(): cte.this}
+        context = replace(context, relations=relations, views=views)
+    return context
+
+
+def _refuse_emit(planned: Planned, context: Context) -> None:
+    if planned.emit is not None:
+        context.faults.add("EMIT belongs to a result, not to a query inside one", planned.emit.span)
+
+
+def exposed(planned: Planned) -> Relation:
+    """What another query sees of a planned one."""
+    return replace(
+        planned.relation, direct=False, grouped=planned.shape != "rows" or planned.relation.grouped
+    )
+
+
+# ---- UNION ----------------------------------------------------------------------------------
+def _plan_union(query: exp.SetOperation, context: Context, *, inner: bool) -> Planned:
+    if not isinstance(query, exp.Union):
+        hint = "UNION ALL is possible"
+        context.faults.add(f"{query.key.upper()} needs to see both inputs whole", whole_span(query), hint)
+        return Planned(UNKNOWN)
+    left = plan_query(query.this, context, inner=inner)
+    right = plan_query(query.expression, context, inner=inner)
+    _refuse_emit(left, context)
+    return union_of(query, left, right, context.faults)
+
+
+# ---- SELECT ---------------------------------------------------------------------------------
+def _plan_select(query: exp.Select, context: Context, *, inner: bool) -> Planned:
+    faults = context.faults
+    _refuse_clauses(query, faults)
+    emit = cast(Emit | None, query.args.get("emit"))
+    joined = _from(query, context)
+    if joined is None:
+        return Planned(UNKNOWN, emit=emit)
+    joined = _where(query, joined, context)
+    joined, windowed = _window(query, joined, context)
+    items = items_of(query, joined, faults)
+    group = query.args.get("group")
+    having = query.args.get("having")
+    if windowed and group is None:
+        clause = query.args["stream_window"]
+        faults.add(
+            "WINDOW belongs to GROUP BY", clause.span, "write GROUP BY WINDOW …, or GROUP BY k WINDOW …"
+        )
+        return Planned(UNKNOWN, emit=emit)
+    aggregated = group is not None or any(has_aggregate(item.node) for item in items)
+    if aggregated or having is not None:
+        planned = _grouped(query, joined, items, context, windowed=windowed)
+    else:
+        planned = _rows(joined, items, context, inner=inner)
+    if query.args.get("distinct") is not None:
+        planned = _distinct(query, planned, context)
+    return replace(planned, emit=emit)
+
+
+def _refuse_clauses(query: exp.Select, faults: Faults) -> None:
+    table = (
+        ("order", "ORDER BY", "a result has no order; sort where you read it"),
+        ("sort", "SORT BY", "a result has no order; sort where you read it"),
+        ("limit", "LIMIT", "a stream has no first rows; TOP_K(x, k) keeps the largest"),
+        ("offset", "OFFSET", ""),
+        ("qualify", "QUALIFY", ""),
+        ("windows", "a named WINDOW", ""),
+        ("cluster", "CLUSTER BY", ""),
+        ("distribute", "DISTRIBUTE BY", ""),
+        ("laterals", "LATERAL", ""),
+        ("sample", "TABLESAMPLE", ""),
+    )
+    for key, words, hint in table:
+        part = query.args.get(key)
+        part = part[0] if isinstance(part, list) and part else part
+        if isinstance(part, exp.Expr):
+            faults.add(f"{words} has no meaning on a stream", whole_span(part), hint)
+
+
+def _from(query: exp.Select, context: Context) -> Joined | None:
+    clause = query.args.get("from_")
+    if clause is None:
+        context.faults.add("a query needs a FROM", whole_span(query))
+        return None
+    first = member_of(clause.this, context)
+    others = [(join, member_of(join.this, context)) for join in query.args.get("joins") or []]
+    for item in [clause.this, *(join.this for join, _ in others)]:
+        for nested in item.args.get("joins") or []:
+            context.faults.add(
+                "a join in parentheses", span_of(nested.this), "write the joins one after the other"
+            )
+    options = cast(
+        "tuple[tuple[str, str, tuple[int, int], tuple[int, int]], ...]", query.args.get("query_options") or ()
+    )
+    windowed = query.args.get("stream_window") is not None
+    return join_all(first, others, context.names(), options, windowed)
+
+
+def member_of(item: exp.Expr, context: Context) -> Member:
+    """What stands in FROM, under its alias."""
+    match item:
+        case WindowTable():
+            return _window_table(item, context)
+        case exp.Subquery():
+            planned = plan_query(item.this, context, inner=True)
+            _refuse_emit(planned, context)
+            return _aliased(exposed(planned), item.alias or "")
+        case exp.Table():
+            return _table(item, context)
+        case _:
+            context.faults.add(f"{item.key.upper()} has no place in FROM", whole_span(item))
+            return Member("", UNKNOWN)
+
+
+def _table(item: exp.Table, context: Context) -> Member:
+    name, faults = item.name, context.faults
+    alias = item.alias or name
+    if item.args.get("db") is not None:
+        faults.add(f"names of streams and tables have one part, not {spark_sql(item)}", whole_span(item))
+        return Member(alias, UNKNOWN)
+    relation = context.relations.get(name.casefold())
+    if name.casefold() in context.later:
+        faults.not_yet(
+            f"reading the result {name} in a later statement", span_of(item.this), "a VIEW is inlined"
+        )
+        return Member(alias, UNKNOWN)
+    if relation is None:
+        hint = did_you_mean(name, [*context.relations, *context.later])
+        faults.add(f"unknown stream, table or view {name}", span_of(item.this), hint)
+        return Member(alias, UNKNOWN)
+    return _aliased(relation, alias)
+
+
+def _window_table(item: WindowTable, context: Context) -> Member:
+    member = _table(item.this, context)
+    alias = item.alias or item.this.name
+    clause = item.meta["clause"]
+    relation = member.relation
+    if relation.open:
+        return Member(alias, relation)
+    if clause.kind == "session":
+        context.faults.not_yet("SESSION windows", clause.span)
+    window = window_of(clause, Scope((member,)), context.names(), context.zone)
+    check_watermark(relation, clause.span, context.faults)
+    node = Windowed(Alias(context.relations[item.this.name.casefold()].node, alias), window)
+    return Member(alias, replace(relation, node=node, windowed=True))
+
+
+def _aliased(relation: Relation, alias: str) -> Member:
+    if relation.open:
+        return Member(alias, relation)
+    node = Alias(relation.node, alias) if alias else relation.node
+    return Member(alias, replace(relation, node=node))
+
+
+def _where(query: exp.Select, joined: Joined, context: Context) -> Joined:
+    clause = query.args.get("where")
+    if clause is None:
+        return joined
+    condition = clause.this
+    for call in own_aggregates(condition):
+        hint = "conditions on groups belong into HAVING"
+        context.faults.add(f"the aggregate {call.name} has no place in WHERE", span_of(call), hint)
+    _refuse_window_columns(condition, joined, context)
+    text = text_of(condition, joined.scope, context.names())
+    node = Filter(joined.node, text, context.faults.source.place(whole_span(condition)))
+    return replace(joined, node=node)
+
+
+def _refuse_window_columns(condition: exp.Expr, joined: Joined, context: Context) -> None:
+    for part in condition.find_all(exp.Column):
+        folded = part.name.casefold()
+        if folded in WINDOW_COLUMNS and any(m.relation.windowed for m in joined.scope.members):
+            hint = "write it as HAVING"
+            context.faults.not_yet("a condition on a window's borders in WHERE", span_of(part), hint)
+
+
+def _window(query: exp.Select, joined: Joined, context: Context) -> tuple[Joined, bool]:
+    clause = query.args.get("stream_window")
+    tables = [m for m in joined.scope.members if m.relation.windowed]
+    if clause is None:
+        return joined, False
+    if clause.kind == "session":
+        context.faults.not_yet("SESSION windows", clause.span)
+    if tables:
+        context.faults.add("two windows in one query", clause.span)
+    for member in joined.scope.members:
+        if member.relation.origin == "stream":
+            check_watermark(member.relation, clause.span, context.faults)
+    if any(m.relation.grouped for m in joined.scope.members):
+        context.faults.not_yet("a window over a grouped query", clause.span)
+    window = window_of(clause, joined.scope, context.names(), context.zone)
+    if not window.time and not joined.carries and not any(m.relation.open for m in joined.scope.members):
+        context.faults.add(
+            "the window has no event time here", clause.span, "name it: WINDOW TUMBLING(ts, …)"
+        )
+    return replace(joined, node=Windowed(joined.node, window)), True
+
+
+def _rows(joined: Joined, items: list[Item], context: Context, *, inner: bool) -> Planned:
+    """A query without groups: a projection of its rows."""
+    members = joined.scope.members
+    if any(m.relation.windowed for m in members):
+        hint = "GROUP BY …, window_start, window_end"
+        context.faults.not_yet(
+            "a window table without GROUP BY of its windows", whole_span(items[0].node), hint
+        )
+    if any(m.relation.grouped for m in members):
+        context.faults.not_yet(
+            "a query over a grouped query", whole_span(items[0].node), "use HAVING, or one query"
+        )
+    names = context.names()
+    place = context.faults.source.place
+    columns = [Named(i.name, text_of(i.node, joined.scope, names), place(whole_span(i.node))) for i in items]
+    times = frozenset(i.name.casefold() for i in items if _is_time(i.node, joined))
+    taken = {column.name.casefold() for column in columns}
+    carried = [name for name in SYSTEM_COLUMNS if name not in taken] if inner and joined.carries else []
+    alias = joined.stream_alias if joined.scope.several else ""
+    columns += [Named(name, spark_sql(column_node(name, alias))) for name in carried]
+    streams = tuple(dict.fromkeys(s for m in members for s in m.relation.streams))
+    relation = Relation(
+        node=Project(joined.node, tuple(columns)),
+        columns=tuple(item.name for item in items),
+        origin="stream" if any(m.relation.origin == "stream" for m in members) else "table",
+        streams=streams,
+        carries=bool(inner and joined.carries),
+        watermarked=all(m.relation.watermarked for m in members if m.relation.origin == "stream"),
+        times=times,
+        open=any(m.relation.open for m in members),
+    )
+    return Planned(relation)
+
+
+def _is_time(node: exp.Expr, joined: Joined) -> bool:
+    if not isinstance(node, exp.Column):
+        return False
+    found = joined.scope.find(node.name, node.table)
+    if len(found) != 1 or found[0].outer:
+        return False
+    return found[0].column == "_event_time" or found[0].member.relation.is_time(found[0].column)
+
+
+# ---- groups ---------------------------------------------------------------------------------
+def _grouped(
+    query: exp.Select, joined: Joined, items: list[Item], context: Context, *, windowed: bool
+) -> Planned:
+    members, faults = joined.scope.members, context.faults
+    by_table = any(m.relation.windowed for m in members)
+    expressions, borders = group_items(query, items, joined.scope, faults)
+    if by_table and not borders:
+        hint = "add window_start, window_end to GROUP BY"
+        faults.not_yet(
+            "groups over all windows of a window table", whole_span(query.args.get("group") or query), hint
+        )
+    if any(m.relation.grouped for m in members):
+        faults.not_yet("groups over a grouped query", whole_span(query), "planned with result streams")
+    if all(m.relation.origin == "table" for m in members) and not any(m.relation.open for m in members):
+        faults.not_yet(
+            "groups over a reference table", whole_span(query), "group it in a sub-query of an expression"
+        )
+    in_windows = windowed or by_table
+    unknown = any(m.relation.open for m in members)
+    grouping = Grouping(joined.scope, context.names(), in_windows, joined.carries or unknown)
+    shown = {grouping.quiet_text(item.node) for item in items if not has_aggregate(item.node)}
+    for expression in expressions:
+        grouping.add_key(expression, shown)
+    selected = [grouping.above(item.node) for item in items]
+    having = having_of(query, items, grouping)
+    node: Node = Aggregate(joined.node, tuple(grouping.key_nodes), tuple(grouping.calls), in_windows)
+    node = Having(node, *having) if having is not None else node
+    place = faults.source.place
+    columns = [
+        Named(item.name, spark_sql(new), place(whole_span(item.node)))
+        for item, new in zip(items, selected, strict=True)
+    ]
+    columns, keys = with_keys(columns, [named.name for named in grouping.key_nodes], windowed=in_windows)
+    relation = Relation(
+        node=Project(node, tuple(columns)),
+        columns=tuple(item.name for item in items),
+        streams=tuple(dict.fromkeys(s for m in members for s in m.relation.streams)),
+        watermarked=all(m.relation.watermarked for m in members if m.relation.origin == "stream"),
+        grouped=True,
+        open=any(m.relation.open for m in members),
+    )
+    return Planned(relation, keys, "groups", in_windows)
+
+
+def _distinct(query: exp.Select, planned: Planned, context: Context) -> Planned:
+    clause = query.args["distinct"]
+    if clause.args.get("on") is not None:
+        context.faults.add("DISTINCT ON", whole_span(clause))
+    if planned.shape == "groups":
+        context.faults.not_yet("DISTINCT over groups", whole_span(query.expressions[0]))
+        return planned
+    relation = planned.relation
+    node = bare(relation) if relation.carries else relation.node
+    relation = replace(relation, node=Distinct(node), carries=False, grouped=True)
+    return Planned(relation, relation.columns, "distinct")

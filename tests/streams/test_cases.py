@@ -1,0 +1,44 @@
+"""Every case file, each case with N = 1 and 4 and, where it allows it, with all batches joined into one.
+
+A case in pending.txt must fail, and speaks up when it passes: the list only shrinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.cases.case import Case, Variant
+from headrace.cases.pending import FILE, broken_promise, missing_feature, read_pending
+from headrace.cases.read import read_file
+from headrace.cases.run import run_case, variants
+
+FOLDER = Path(__file__).parents[1] / "cases"
+PENDING = read_pending((FOLDER / FILE).read_text(encoding="utf-8"))
+CASES = {path.name: read_file(path) for path in sorted(FOLDER.glob("*.yaml"))}
+PARTITIONS = (1, 4)
+
+
+def _runs() -> Iterator[object]:
+    for file, cases in CASES.items():
+        for case in cases:
+            for variant in variants(case, PARTITIONS):
+                yield pytest.param(case, variant, id=f"{file.removesuffix('.yaml')}: {case.name}: {variant}")
+
+
+@pytest.mark.streams
+@pytest.mark.parametrize(("case", "variant"), _runs())
+def test_the_case_holds(spark: SparkSession, case: Case, variant: Variant) -> None:
+    report = run_case(spark, case, variant.partitions, variant.joined)
+    feature = missing_feature(PENDING, case)
+    problem = broken_promise(report, feature) if feature else report.failure
+    if problem:
+        pytest.fail(problem, pytrace=False)
+
+
+def test_pending_names_only_cases_that_there_are() -> None:
+    known = {(file, case.name) for file, cases in CASES.items() for case in cases}
+    assert set(PENDING) <= known

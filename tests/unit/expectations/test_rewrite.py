@@ -1,0 +1,203 @@
+"""A query's text on its way to plain Spark SQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from expectations.calls import plain_calls
+from expectations.rewrite import CARRIED, Names, Plain, plain
+from expectations.statement import view_texts
+from headrace.errors import Unknown
+
+NAMES = Names(streams=frozenset({"s", "a", "b"}), tables=frozenset({"ref"}))
+SEVERAL = Names(streams=frozenset({"s"}), tables=frozenset({"ref"}), several_versions=True)
+HIDDEN = ", ".join(CARRIED)
+
+
+def text_of(query: str, names: Names = NAMES) -> str:
+    return plain(query, names).text
+
+
+def test_a_query_without_anything_of_ours_stays_letter_by_letter() -> None:
+    query = "SELECT k,  upper( v ) FROM s -- why\n WHERE v IS DISTINCT FROM 'EMIT CHANGES'"
+    assert text_of(query) == query
+
+
+def test_emit_and_query_options_are_dropped() -> None:
+    assert text_of("SELECT k FROM s EMIT CHANGES WITH ('a' = 'b')").strip() == "SELECT k FROM s"
+
+
+def test_a_window_becomes_a_lateral_view_between_from_and_where() -> None:
+    found = text_of(
+        "SELECT k, COUNT(*) FROM s WHERE v > 0 OR v < -1 "
+        "GROUP BY k WINDOW TUMBLING(INTERVAL '10' SECOND) HAVING COUNT(*) > 1 EMIT FINAL"
+    )
+    assert "FROM s LATERAL VIEW inline(" in found
+    assert (
+        "__windows AS window_start, window_end WHERE (v > 0 OR v < -1) AND unix_micros(window_end) > __late_us"
+        in found
+    )
+    assert "GROUP BY k , window_start, window_end HAVING COUNT(*) > 1" in found
+    assert found.startswith(
+        "SELECT k, COUNT(*), window_start AS __window_start, window_end AS __window_end FROM"
+    )
+
+
+def test_a_window_alone_is_the_whole_group() -> None:
+    found = text_of("SELECT COUNT(*) FROM s GROUP BY WINDOW TUMBLING(INTERVAL '10' SECOND)")
+    assert found.endswith("GROUP BY window_start, window_end")
+
+
+def test_the_forms_of_a_window_column_that_are_written_are_columns_of_the_view() -> None:
+    found = text_of("SELECT _WINDOW_START AS a FROM s GROUP BY WINDOW TUMBLING(INTERVAL '10' SECOND)")
+    assert "__windows AS window_start, window_end, _window_start" in found
+    assert found.endswith("GROUP BY window_start, window_end, _window_start")
+
+
+def test_a_table_function_groups_as_it_is_written() -> None:
+    found = text_of(
+        "SELECT k, window_end FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS t "
+        "GROUP BY k, window_start, window_end EMIT FINAL"
+    )
+    assert "FROM s AS t LATERAL VIEW inline(" in found
+    assert "unix_micros(ts)" in found
+    assert found.strip().endswith("GROUP BY k, window_start, window_end")
+
+
+def test_a_session_is_spark_s_own_window_over_all_rows() -> None:
+    found = plain(
+        "SELECT k, window_start, window_end AS e FROM s GROUP BY k WINDOW SESSION(INTERVAL '5' SECOND)", NAMES
+    )
+    assert found.text.startswith("SELECT k, session_window.start AS window_start, session_window.end AS e,")
+    assert found.text.endswith("GROUP BY k , session_window(__time, '5000000 microseconds')")
+    assert found.windows is not None
+    assert found.windows.kind == "session"
+
+
+def test_hidden_columns_are_carried_through_ctes_and_views_and_both_sides_of_a_union() -> None:
+    names = Names(
+        streams=NAMES.streams, tables=NAMES.tables, views={"u": "SELECT k FROM a UNION ALL SELECT k FROM b"}
+    )
+    found = text_of("WITH t AS (SELECT k FROM u WHERE k > 0) SELECT k, COUNT(*) FROM t GROUP BY k", names)
+    assert found.startswith(
+        f"WITH `u` AS (SELECT k, {HIDDEN} FROM a UNION ALL SELECT k, {HIDDEN} FROM b\n), t AS"
+    )
+    assert f"t AS (SELECT k, {HIDDEN} FROM u WHERE k > 0) SELECT k, COUNT(*) FROM t GROUP BY k" in found
+
+
+def test_a_system_column_that_a_sub_query_selects_is_not_carried_twice() -> None:
+    found = text_of("SELECT k FROM (SELECT k, _partition FROM s) AS x")
+    assert found.count("_partition") == len(["selected", "__partition"])
+
+
+def test_distinct_and_grouped_rows_carry_nothing() -> None:
+    assert HIDDEN not in text_of("SELECT * FROM (SELECT DISTINCT k FROM s) x")
+    assert HIDDEN not in text_of("SELECT * FROM (SELECT k, MAX(v) m FROM s GROUP BY k) x")
+    assert HIDDEN not in text_of("SELECT * FROM (SELECT MAX(v) m FROM s) x")
+    assert HIDDEN in text_of("SELECT * FROM (SELECT MAX(v) OVER (PARTITION BY k) m FROM s) x")
+
+
+def test_a_star_shows_no_hidden_column() -> None:
+    assert text_of("SELECT s.*, 1 FROM s") == f"SELECT s.* EXCEPT ({HIDDEN}), 1 FROM s"
+    found = text_of("SELECT * FROM s AS x JOIN ref r ON x.k = r.k")
+    assert found.startswith("SELECT * EXCEPT (x._timestamp, ")
+    assert "r." not in found.split(" FROM ")[0]
+
+
+def test_views_are_written_out_only_where_they_are_used() -> None:
+    views = {"one": "SELECT k FROM s", "two": "SELECT k FROM one", "three": "SELECT k FROM s"}
+    found = text_of("SELECT k FROM two", Names(NAMES.streams, NAMES.tables, views))
+    assert "`one` AS" in found
+    assert found.index("`one` AS") < found.index("`two` AS")
+    assert "three" not in found
+
+
+def test_only_group_keys_that_were_asked_for_are_appended_in_the_order_of_group_by() -> None:
+    found = plain("SELECT COUNT(*) FROM s GROUP BY a, upper(b), c", NAMES, groups=(1, 2))
+    assert found.text.startswith("SELECT COUNT(*), (upper(b)) AS __group1, (c) AS __group2 FROM s")
+    assert found.group_columns == ("__group1", "__group2")
+
+
+class TestSeveralVersions:
+    def test_a_table_is_joined_in_the_version_of_the_row_s_batch(self) -> None:
+        found = text_of(
+            "SELECT s.k FROM s LEFT JOIN ref r ON s.k = r.k OR r.k IS NULL WHERE s.v > 0", SEVERAL
+        )
+        assert (
+            "LEFT JOIN ref r ON (s.k = r.k OR r.k IS NULL) AND r.__epoch_ref = __epoch WHERE s.v > 0" in found
+        )
+
+    def test_a_sub_query_sees_the_version_of_the_row_s_batch(self) -> None:
+        found = text_of(
+            "SELECT k FROM s WHERE v > (SELECT MAX(lim) FROM ref) AND EXISTS (SELECT 1 FROM ref WHERE a)",
+            SEVERAL,
+        )
+        assert "(SELECT MAX(lim) FROM ref WHERE `ref`.__epoch_ref = __epoch)" in found
+        assert "(SELECT 1 FROM ref WHERE (a) AND `ref`.__epoch_ref = __epoch)" in found
+
+    def test_a_derived_table_carries_its_version(self) -> None:
+        found = text_of("SELECT s.k FROM s JOIN (SELECT k FROM ref WHERE p > 1) AS d ON s.k = d.k", SEVERAL)
+        assert (
+            "(SELECT k, __epoch_ref FROM ref WHERE p > 1) AS d ON (s.k = d.k) AND d.__epoch_ref = __epoch"
+            in found
+        )
+
+    def test_a_join_by_using_is_unknown(self) -> None:
+        with pytest.raises(Unknown, match="USING"):
+            text_of("SELECT k FROM s JOIN ref USING (k)", SEVERAL)
+
+    def test_grouped_rows_of_a_table_are_unknown(self) -> None:
+        with pytest.raises(Unknown, match="changed its version"):
+            text_of("SELECT s.k FROM s JOIN (SELECT k, MAX(p) FROM ref GROUP BY k) d ON s.k = d.k", SEVERAL)
+
+    def test_of_one_version_nothing_is_added(self) -> None:
+        query = "SELECT s.k FROM s JOIN ref USING (k) WHERE v > (SELECT MAX(lim) FROM ref)"
+        assert text_of(query) == query
+
+
+class TestUnknown:
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "SELECT a.k FROM a JOIN b ON a.k = b.k",
+            "SELECT k FROM elsewhere",
+            "SELECT COUNT(*) FROM s GROUP BY WINDOW TUMBLING(INTERVAL '1:00' HOUR TO MINUTE)",
+            "VALUES (1)",
+        ],
+    )
+    def test_what_has_no_plain_form_is_unknown(self, query: str) -> None:
+        with pytest.raises(Unknown, match="can't read this query"):
+            text_of(query)
+
+
+class TestCalls:
+    @pytest.mark.parametrize(
+        ("written", "plain_form"),
+        [
+            ("FIRST_VALUE(v)", "min_by(v, struct(__time, __partition, __place))"),
+            (
+                "last_value(f(a, b)) FILTER (WHERE c)",
+                "max_by(f(a, b), struct(__time, __partition, __place)) FILTER (WHERE c)",
+            ),
+            ("TOP_K(v, 2)", "slice(sort_array(collect_list(v), false), 1, 2)"),
+            (
+                "TOP_K(v, 2) FILTER (WHERE c)",
+                "slice(sort_array(collect_list(v) FILTER (WHERE c), false), 1, 2)",
+            ),
+            ("MIN_BY(a, b)", "min_by(a, CASE WHEN (b) IS NOT NULL THEN struct(b, a) END)"),
+            ("FIRST_VALUE(v) OVER (ORDER BY x)", "FIRST_VALUE(v) OVER (ORDER BY x)"),
+            ("COUNT(DISTINCT v)", "COUNT(DISTINCT v)"),
+            ("round(TOP_K(v, 1)[0], 2)", "round(slice(sort_array(collect_list(v), false), 1, 1)[0], 2)"),
+        ],
+    )
+    def test_a_call_of_our_own_is_written_in_spark_s_words(self, written: str, plain_form: str) -> None:
+        assert plain_calls(f"SELECT {written} FROM s") == f"SELECT {plain_form} FROM s"
+
+
+def test_the_views_of_a_pipeline_are_found_by_name() -> None:
+    text = "SET 'a;b' = 'c';\nCREATE STREAM s (k INT);\ncreate or replace view `V` as select ';' from s; -- end\n"
+    assert view_texts(text) == {"v": "select ';' from s"}
+
+
+def test_a_plan_is_a_value() -> None:
+    assert plain("SELECT k FROM s", NAMES) == Plain("SELECT k FROM s", None, ())

@@ -1,0 +1,104 @@
+"""The live view: what a board shows after some batches."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from headrace.ops.progress import Board, ProgressView, absorb, instant, line, render, span, with_state_rows
+from headrace.runtime.progress import PartitionMark, Progress
+
+HOUR = 3_600_000
+
+
+def batch(query: str = "hourly", number: int = 0, **other: object) -> Progress:
+    values: dict[str, object] = {
+        "input_rows": 100,
+        "output_rows": 10,
+        "seconds": 2.0,
+        "watermark_ms": 5 * HOUR,
+    }
+    return Progress(query=query, batch=number, **{**values, **other})  # type: ignore[arg-type]
+
+
+def drawn(board: Board, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(render(board, "a title", "a status", 3.0))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_rows_add_up_over_batches() -> None:
+    board = absorb(absorb(Board(), batch()), batch(number=1, input_rows=50))
+    assert board.queries["hourly"].rows_in == 150
+    assert board.queries["hourly"].rows_out == 20
+
+
+def test_a_batch_without_input_keeps_the_last_speed() -> None:
+    board = absorb(absorb(Board(), batch()), batch(number=1, input_rows=0, seconds=1.0))
+    assert board.queries["hourly"].rows_per_second == 50
+
+
+def test_a_partition_is_shown_as_the_query_that_is_furthest_behind_sees_it() -> None:
+    ahead = batch("a", marks=(PartitionMark("s", "LGA", 9 * HOUR, 0, False),))
+    behind = batch("b", marks=(PartitionMark("s", "LGA", 2 * HOUR, HOUR, False),))
+    board = absorb(absorb(Board(), ahead), behind)
+    assert [mark.mark_ms for mark in board.partitions()] == [2 * HOUR]
+
+
+def test_a_partition_without_a_mark_is_behind_all_others() -> None:
+    board = absorb(Board(), batch("a", marks=(PartitionMark("s", "LGA", 9 * HOUR, 0, False),)))
+    board = absorb(board, batch("b", marks=(PartitionMark("s", "LGA", None, None, False),)))
+    assert [mark.mark_ms for mark in board.partitions()] == [None]
+
+
+def test_the_view_shows_rows_speed_watermark_marks_lag_and_state() -> None:
+    marks = (
+        PartitionMark("s", "EWR", 30 * HOUR, 0, False),
+        PartitionMark("s", "LGA", 6 * HOUR, 24 * HOUR, True),
+    )
+    board = absorb(Board(), batch(marks=marks, state_rows=(7, 1_000, 0, 3)))
+    text = drawn(board)
+    for part in (
+        "a title",
+        "a status",
+        "100",
+        "50",
+        "1970-01-01 05:00",
+        "1970-01-02 06:00",
+        "1 d 0 h",
+        "idle",
+    ):
+        assert part in text
+    assert "7 1,000 0 3" in text
+
+
+def test_state_that_is_heard_of_later_replaces_what_the_batch_knew() -> None:
+    board = absorb(Board(), batch(state_rows=(4,)))
+    known = {"hourly": (1, 3)}
+    assert with_state_rows(board, lambda name: known.get(name, ())).queries["hourly"].state_rows == (1, 3)
+    assert with_state_rows(board, lambda name: ()).queries["hourly"].state_rows == (4,)
+
+
+def test_without_a_terminal_each_batch_with_input_is_one_line() -> None:
+    out = io.StringIO()
+    with ProgressView(Console(file=out, width=40), "title") as view:
+        view(batch())
+        view(batch(number=1, input_rows=0))
+        view.status("done")
+    assert out.getvalue().splitlines() == [line(batch()), "done"]
+
+
+def test_times_are_short() -> None:
+    assert instant(None) == "–"
+    assert instant(0) == "1970-01-01 00:00"
+    assert instant(253_402_300_799_999) == "end"
+    assert instant(2**62) == "end"
+    assert [span(ms) for ms in (None, 0, 59_000, 60_000, HOUR, 25 * HOUR)] == [
+        "–",
+        "0 s",
+        "59 s",
+        "1 min",
+        "1 h 00 min",
+        "1 d 1 h",
+    ]

@@ -1,0 +1,66 @@
+"""Words of the catalog and the values that they take."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.sql.catalog import (
+    QUERY_OPTIONS,
+    SETTINGS,
+    SINKS,
+    SOURCES,
+    STREAM_OPTIONS,
+    TABLE_SOURCES,
+    duration_ms,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    {
+        "0": 0,
+        "30s": 30_000,
+        "5m": 300_000,
+        "10 minutes": 600_000,
+        "1h 30m": 5_400_000,
+        "1.5 Seconds": 1_500,
+        "250ms": 250,
+        "2 days": 172_800_000,
+        "0s": 0,
+    }.items(),
+)
+def test_a_duration_is_read(text: str, milliseconds: int) -> None:
+    assert duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "10", "-5s", "5 parsecs", "5s x", "1 month"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        duration_ms(text)
+
+
+def test_what_a_connector_needs_is_one_of_its_options() -> None:
+    for table in (SOURCES, TABLE_SOURCES, SINKS):
+        for connector in table.values():
+            assert set(connector.required) <= set(connector.options)
+
+
+def test_every_check_says_something_about_a_wrong_value() -> None:
+    checks = {**SETTINGS, **STREAM_OPTIONS, **QUERY_OPTIONS}
+    for name, check in checks.items():
+        assert check(
+            "" if name in ("pipeline.name", "lake", "checkpoint") or name.endswith("bound") else "?!"
+        ), name
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("state.partitions", "4"),
+        ("time.zone", "Europe/Berlin"),
+        ("trigger.interval", "0"),
+        ("lake", "s3a://x"),
+    ],
+)
+def test_a_right_value_is_accepted(setting: str, value: str) -> None:
+    assert SETTINGS[setting](value) == ""
