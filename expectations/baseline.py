@@ -10,16 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.errors import PySparkException
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+    ParseException,
+    PySparkException,
+)
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from expectations.history import History
-from expectations.inputs import Reader, accepted, rejected_as_late, table_rows
+from expectations.inputs import Reader, accepted, lost_records, rejected_as_late, table_rows
 from expectations.known import hidden_keys
-from expectations.rewrite import Names, Plain, plain
+from expectations.relations import Names
+from expectations.rewrite import Plain, plain
 from expectations.statement import view_texts
 from expectations.words import read
-from headrace.errors import Unknown
+from headrace.errors import HeadraceError, Unknown
 from headrace.runtime.lake import Lake
 from headrace.runtime.session import own_session
 from headrace.sql.nodes import Pipeline, Result, Stream
@@ -27,10 +37,21 @@ from headrace.sql.nodes import Pipeline, Result, Stream
 ONE_PARTITION: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
 }
+
+
+ABOUT_THE_TEXT = (
+    AnalysisException,
+    ParseException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +60,7 @@ class Expected:
 
     path: str
     plain: Plain
+    schema: StructType
 
 
 def reader_for(spark: SparkSession, pipeline: Pipeline, lake: Lake) -> Reader:
@@ -68,11 +90,12 @@ def run_baseline(reader: Reader, result: Result, history: History, columns: list
     for stream in _streams(reader, history):
         accepted(reader, history, stream).createOrReplaceTempView(f"`{stream.name}`")
     rows = _query(reader, result, text)
+    named = _named(rows, result, text, columns)
     try:
-        _named(rows, result, text, columns).coalesce(1).write.mode("overwrite").parquet(path)
+        named.coalesce(1).write.mode("overwrite").parquet(path)
     except PySparkException as error:
         raise _refused(result, error) from error
-    return Expected(path, text)
+    return Expected(path, text, named.schema)
 
 
 def late_rows_in_time(reader: Reader, result: Result, history: History) -> int:
@@ -90,6 +113,11 @@ def late_rows_in_time(reader: Reader, result: Result, history: History) -> int:
         rows = accepted(reader, history, stream).limit(0) if late is None else late
         rows.createOrReplaceTempView(f"`{stream.name}`")
     return _query(reader, result, text).count() if found else 0
+
+
+def bad_records_lost(reader: Reader, history: History) -> int:
+    """How many bad records of all streams took no part and are not in `rejected`; 0 is right."""
+    return sum(lost_records(reader, history, stream) for stream in _streams(reader, history))
 
 
 def _streams(reader: Reader, history: History) -> list[Stream]:
@@ -125,5 +153,10 @@ def _named(rows: DataFrame, result: Result, text: Plain, columns: list[str]) -> 
     return rows.toDF(*columns, *hidden)
 
 
-def _refused(result: Result, error: PySparkException) -> Unknown:
-    return Unknown(f"{result.name}: Spark batch can't run the query's text: {str(error).splitlines()[0]}")
+def _refused(result: Result, error: PySparkException) -> HeadraceError:
+    """Spark's error about the text or its values: the baseline is not known. Any other is a fault, worth a retry."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = next((line for line in lines if "is no longer there" in line), lines[0])
+    if isinstance(error, ABOUT_THE_TEXT) or "is no longer there" in reason:
+        return Unknown(f"{result.name}: Spark batch can't run the query's text: {reason}")
+    return HeadraceError(f"{result.name}: the baseline failed: {lines[0]}", hint="\n".join(lines[-3:]))

@@ -7,7 +7,7 @@ call stays as it was written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from expectations.words import Word, closing, read, split
 
@@ -94,3 +94,81 @@ def _call(words: tuple[Word, ...], index: int) -> tuple[int, int, int] | None:
     if stop < len(words) and words[stop].says == "OVER":
         return None
     return close, stop, stop
+
+
+def has_aggregate(words: Sequence[Word], stretch: tuple[int, int]) -> bool:
+    """Whether an aggregate function is called in `words[stretch]`, not as a window function."""
+    first, stop = stretch
+    for index in range(first, stop - 1):
+        if words[index].says not in AGGREGATES or words[index + 1].says != "(":
+            continue
+        behind = closing(words, index + 1) + 1
+        if behind < len(words) and words[behind].says == "FILTER":
+            behind = closing(words, behind + 1) + 1
+        if behind >= len(words) or words[behind].says != "OVER":
+            return True
+    return False
+
+
+AGGREGATES = frozenset(
+    {
+        "ANY",
+        "ANY_VALUE",
+        "APPROX_COUNT_DISTINCT",
+        "APPROX_PERCENTILE",
+        "ARRAY_AGG",
+        "AVG",
+        "BIT_AND",
+        "BIT_OR",
+        "BIT_XOR",
+        "BOOL_AND",
+        "BOOL_OR",
+        "COLLECT_LIST",
+        "COLLECT_SET",
+        "CORR",
+        "COUNT",
+        "COUNT_IF",
+        "COVAR_POP",
+        "COVAR_SAMP",
+        "EVERY",
+        "FIRST",
+        "FIRST_VALUE",
+        "KURTOSIS",
+        "LAST",
+        "LAST_VALUE",
+        "LISTAGG",
+        "MAX",
+        "MAX_BY",
+        "MEAN",
+        "MEDIAN",
+        "MIN",
+        "MIN_BY",
+        "MODE",
+        "PERCENTILE",
+        "PERCENTILE_APPROX",
+        "PERCENTILE_CONT",
+        "PERCENTILE_DISC",
+        "REGR_AVGX",
+        "REGR_AVGY",
+        "REGR_COUNT",
+        "REGR_INTERCEPT",
+        "REGR_R2",
+        "REGR_SLOPE",
+        "REGR_SXX",
+        "REGR_SXY",
+        "REGR_SYY",
+        "SKEWNESS",
+        "SOME",
+        "STD",
+        "STDDEV",
+        "STDDEV_POP",
+        "STDDEV_SAMP",
+        "STRING_AGG",
+        "SUM",
+        "TRY_AVG",
+        "TRY_SUM",
+        "VAR_POP",
+        "VAR_SAMP",
+        "VARIANCE",
+    }
+)

@@ -7,6 +7,7 @@ input that the batch log names; where that is not so it is `unknown`, whatever t
 from __future__ import annotations
 
 import importlib
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,23 +16,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from expectations import compare
-from expectations.baseline import late_rows_in_time, reader_for, run_baseline
-from expectations.history import History, read_history
-from expectations.inputs import Reader
-from expectations.known import columns_of, facts_of, result_bounds
-from expectations.suites import Facts, checks_of
-from expectations.verdict import NAMED, Check, Difference, ResultVerdict, Verdict
-from headrace.errors import Refused, Unknown
+from expectations.baseline import reader_for
+from expectations.judge import Compared, Gate, judge
+from expectations.suites import Suite, checks_of
+from expectations.verdict import Check, ResultVerdict, Verdict
+from headrace.errors import Refused
 from headrace.runtime.lake import Lake, lake_of
 from headrace.runtime.session import spark_session
 from headrace.sql.compile import compile_file
-from headrace.sql.nodes import HIDDEN, Pipeline, Result
+from headrace.sql.nodes import Pipeline, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +46,6 @@ class GateRequest:
     verdict_path: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """A result that could be held against its baseline; the frames are held until the checks have run."""
-
-    verdict: ResultVerdict
-    facts: Facts
-    found: DataFrame
-    comparison: DataFrame
-    extra_checks: tuple[Check, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Gate:
-    """What every step needs."""
-
-    spark: SparkSession
-    pipeline: Pipeline
-    lake: Lake
-    folder: Path
-    reader: Reader
-    since: datetime | None = None
-
-
 def run_gate(
     request: GateRequest,
     spark: SparkSession | None = None,
@@ -89,10 +62,10 @@ def run_gate(
         spark = spark or spark_session("headrace-gate")
         lake = lake_of(pipeline, request.lake)
         folder = gate_folder(lake, request)
-        gate = _Gate(spark, pipeline, lake, folder, reader_for(spark, pipeline, lake), since)
+        gate = Gate(spark, pipeline, lake, folder, reader_for(spark, pipeline, lake), since)
         try:
-            judged = [_judge(gate, result) for result in wanted]
-            docs = request.docs or folder / "data_docs"
+            judged = [judge(gate, result) for result in wanted]
+            docs = request.docs or _emptied(folder / "data_docs")
             results = _checked(great.result(), judged, docs)
         finally:
             _release(gate)
@@ -108,6 +81,12 @@ def run_gate(
     )
     _write(verdict, request.verdict_path or folder / "verdict.json", now)
     return verdict
+
+
+def _emptied(folder: Path) -> Path:
+    """The gate's own folder of Data Docs shows the newest verdict alone."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
 
 
 def gate_folder(lake: Lake, request: GateRequest) -> Path:
@@ -139,138 +118,26 @@ def _instant(text: str | None) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-# ---- one result --------------------------------------------------------------------------------
-def _judge(gate: _Gate, result: Result) -> _Compared | ResultVerdict:
-    try:
-        history = read_history(gate.lake, result.name)
-        return _compare(gate, result, history)
-    except Unknown as error:
-        return ResultVerdict(result.name, "unknown", reason=error.message)
-    except PySparkException as error:
-        return ResultVerdict(result.name, "unknown", reason=f"Spark failed: {str(error).splitlines()[0]}")
-
-
-def _compare(gate: _Gate, result: Result, history: History) -> _Compared:
-    found = _found(gate, result)
-    shown = [name for name in found.columns if not name.startswith(HIDDEN) and name != "_op"]
-    path = str(gate.folder / "expected" / result.name)
-    windows = run_baseline(gate.reader, result, history, shown, path).plain.windows
-    expected = gate.spark.read.parquet(path)
-    types = _types(expected, found)
-    bounds = result_bounds(result)
-    strict = windows is not None and windows.kind == "session"
-    closed = _region(gate, result, history, strict=strict)
-    left = expected.where(closed.format(end="__window_end")) if windows else expected
-    region = closed.format(end=bounds[1]) if bounds else "true"
-    right = found.where(region)
-    net = "_op" in found.columns
-    columns = columns_of(result, shown)
-    rows = compare.comparison(left, _net(right, shown) if net else right, columns).persist()
-    expected_rows, found_rows, differing = _counted(rows)
-    late = late_rows_in_time(gate.reader, result, history)
-    verdict = ResultVerdict(
-        result.name,
-        "equal",
-        rows=expected_rows,
-        differing=differing,
-        differences=_named(rows) if differing else (),
-        watermark_ms=history.closed_ms,
-        batches=len(history.batches),
-        not_compared=DeltaTable(gate.lake.result(result.name)).count() - found_rows if bounds else 0,
-    )
-    view = f"headrace_comparison_{result.name}"
-    rows.createOrReplaceTempView(f"`{view}`")
-    facts = facts_of(gate.pipeline, result, shown)
-    facts = replace(facts, region=region, expected_rows=expected_rows, net=net, comparison=f"`{view}`")
-    own = (types, Check("no row in time was rejected as late", holds=late == 0, against=late))
-    return _Compared(verdict, facts, found, rows, own)
-
-
-def _counted(rows: DataFrame) -> tuple[int, int, int]:
-    """How many rows were expected, found, and speak for a difference."""
-    against = F.sum(F.when(F.col("kind") != "equal", F.col("times")))
-    first = rows.agg(F.sum("expected"), F.sum("found"), against).first()
-    return (int(first[0] or 0), int(first[1] or 0), int(first[2] or 0)) if first else (0, 0, 0)
-
-
-def _found(gate: _Gate, result: Result) -> DataFrame:
-    path = gate.lake.result(result.name)
-    if not DeltaTable.is_deltatable(path):
-        raise Unknown(f"{result.name}: there is no result table at {path}")
-    return gate.spark.read.format("delta").load(path)
-
-
-def _types(expected: DataFrame, found: DataFrame) -> Check:
-    other = {field.name: field.dataType for field in found.schema.fields}
-    unlike = [
-        f"{field.name}: {field.dataType.simpleString()} expected, {other[field.name].simpleString()} found"
-        for field in expected.schema.fields
-        if field.name in other and field.dataType.simpleString() != other[field.name].simpleString()
-    ]
-    return Check(
-        "columns have the types of the query", holds=not unlike, against=len(unlike), detail="; ".join(unlike)
-    )
-
-
-def _region(gate: _Gate, result: Result, history: History, *, strict: bool) -> str:
-    """Which windows are compared: a SQL condition over the column `{end}`."""
-    conditions = ["true"]
-    if result.emit == "final":
-        closed = history.closed_ms
-        sign = "<" if strict else "<="
-        conditions.append("false" if closed is None else f"unix_micros(`{{end}}`) {sign} {closed * 1000}L")
-    if gate.since is not None:
-        micros = int(gate.since.timestamp() * 1_000_000)
-        conditions.append(f"unix_micros(`{{end}}`) > {micros}L")
-    return " AND ".join(conditions)
-
-
-def _net(changes: DataFrame, shown: list[str]) -> DataFrame:
-    """A changelog's rows that stand at its end: given more often than taken back."""
-    sign = F.when(F.col("_op").isin("+I", "+U"), 1).otherwise(-1)
-    standing = changes.groupBy(*[f"`{name}`" for name in shown]).agg(F.sum(sign).alias("__times"))
-    return standing.where("__times > 0").withColumn("__nth", F.explode(F.sequence(F.lit(1), "__times")))
-
-
-def _named(rows: DataFrame) -> tuple[Difference, ...]:
-    """The first differing rows, by kind and key; of a changed row one entry for each column."""
-    first = (
-        rows.where("kind <> 'equal'")
-        .orderBy("kind", F.map_entries("key").cast("string"))
-        .limit(NAMED)
-        .collect()
-    )
-    return tuple(
-        Difference(
-            row["kind"], tuple(row["key"].items()), one["column"], one["expected"] or "", one["found"] or ""
-        )
-        for row in first
-        for one in row["differing"]
-    )
-
-
 # ---- all results -------------------------------------------------------------------------------
-def _checked(great: Any, judged: list[_Compared | ResultVerdict], docs: Path) -> tuple[ResultVerdict, ...]:
+def _checked(great: Any, judged: list[Compared | ResultVerdict], docs: Path) -> tuple[ResultVerdict, ...]:
     """Run the suites of the results that were compared; a check that fails makes a result unequal."""
     suites = [
-        great.Suite(
-            one.verdict.result, checks_of(one.facts), {"result": one.found, "comparison": one.comparison}
-        )
+        Suite(one.verdict.result, checks_of(one.facts), one.found)
         for one in judged
-        if isinstance(one, _Compared)
+        if isinstance(one, Compared)
     ]
     outcomes = great.run_suites(suites, docs) if suites else {}
     return tuple(one if isinstance(one, ResultVerdict) else _with_checks(one, outcomes) for one in judged)
 
 
-def _with_checks(one: _Compared, outcomes: dict[str, tuple[Check, ...]]) -> ResultVerdict:
+def _with_checks(one: Compared, outcomes: dict[str, tuple[Check, ...]]) -> ResultVerdict:
     checks = (*one.extra_checks, *outcomes[one.verdict.result])
     holds = all(check.holds for check in checks) and one.verdict.differing == 0
     one.comparison.unpersist()
     return replace(one.verdict, checks=checks, outcome="equal" if holds else "unequal")
 
 
-def _release(gate: _Gate) -> None:
+def _release(gate: Gate) -> None:
     for frame in gate.reader.held.values():
         frame.unpersist()
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pyspark.sql import DataFrame
-
-from expectations.suites import CheckText
+from expectations.suites import Suite
 from expectations.verdict import Check
 
 os.environ["GX_ANALYTICS_ENABLED"] = "False"
@@ -43,15 +40,6 @@ class NoRowSpeaksAgainst(UnexpectedRowsExpectation):
             "success": not rows,
             "result": {"observed_value": len(rows), "details": {"unexpected_rows": rows}},
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """The checks of one result and its table."""
-
-    result: str
-    checks: tuple[CheckText, ...]
-    frame: DataFrame
 
 
 def run_suites(suites: Sequence[Suite], docs: Path) -> dict[str, tuple[Check, ...]]:

@@ -60,6 +60,13 @@ def rejected_as_late(reader: Reader, history: History, stream: Stream) -> DataFr
     return _for_query(_matched(_tagged(reader, history, stream).where("NOT __bad"), late, "left_semi"))
 
 
+def lost_records(reader: Reader, history: History, stream: Stream) -> int:
+    """How many bad records of the query's input `rejected` does not name; 0 is right."""
+    named = _rejected(reader, history, stream)
+    bad = _tagged(reader, history, stream).where("__bad")
+    return (_matched(bad, named, "left_anti") if named.num_rows else bad).count()
+
+
 def table_rows(reader: Reader, history: History, table: Table) -> DataFrame:
     """The rows of a reference table: of the one pinned version, or of all with `__epoch_<table>`."""
     sets = [dict(versions) for versions in history.versions]

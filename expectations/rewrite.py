@@ -14,30 +14,16 @@ Shares nothing with `sql/plan.py` and `runtime/lower.py`. Raises Unknown for tex
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from expectations.calls import plain_calls
+from expectations.calls import has_aggregate, plain_calls
 from expectations.clauses import Query, Select, Stretch, nested, read_query
+from expectations.relations import Item, Names, Scope, Shape, Text, items_of
 from expectations.spans import Windows, pairs_sql, read_clause, read_function
-from expectations.words import Edit, Word, closing, edited, read, split
+from expectations.words import edited, read, split
 from headrace.errors import Unknown
 
-SYSTEM = ("_timestamp", "_offset", "_partition", "_event_time")
-CARRIED = (*SYSTEM, "__time", "__partition", "__place", "__late_us", "__epoch")
 BOUNDS = ("window_start", "window_end", "_window_start", "_window_end")
-JOINERS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "OUTER", "SEMI", "ANTI", "NATURAL", "ASOF")
-BEHIND_ITEM = (*JOINERS, "ON", "USING", ",", "LATERAL", "MATCH_CONDITION", "")
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """What the names of a query stand for: streams, reference tables, views (name: SELECT text); lower case."""
-
-    streams: frozenset[str]
-    tables: frozenset[str]
-    views: Mapping[str, str] = field(default_factory=dict)
-    zone: str = "UTC"
-    several_versions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,55 +35,12 @@ class Plain:
     group_columns: tuple[str, ...]  # `__group0`, … one for each GROUP BY expression that was asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the rewriting knows about a relation: hidden columns in it, and those that `*` must not show."""
-
-    streaming: bool = False
-    carried: tuple[str, ...] = ()
-    unshown: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One relation of a FROM clause, and where its ON condition lies."""
-
-    alias: str
-    shape: Shape
-    windows: Windows | None = None
-    joined: bool = False
-    on: Stretch | None = None
-    versioned: str = ""  # the hidden version column of a reference table
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    text: str
-    words: tuple[Word, ...]
-    names: Names
-    edits: list[Edit]
-
-    def at(self, stretch: Stretch) -> str:
-        start, stop = stretch
-        return self.text[self.words[start].start : self.words[stop - 1].end]
-
-    def put(self, place: int, new: str) -> None:
-        self.edits.append(Edit(place, place, new))
-
-    def replace(self, stretch: Stretch, new: str) -> None:
-        start, stop = stretch
-        self.edits.append(Edit(self.words[start].start, self.words[stop - 1].end, new))
-
-
-Scope = Mapping[str, Shape]
-
-
 def plain(query: str, names: Names, groups: Iterable[int] = ()) -> Plain:
     """The query as plain Spark SQL; `groups` are the GROUP BY expressions to append as `__group<i>`."""
     try:
         text = plain_calls(with_views(query, names.views))
         words = read(text)
-        whole = _Text(text, words, names, [])
+        whole = Text(text, words, names, [])
         tree = read_query(words, 0, len(words))
         _query(whole, tree, {}, carry=False)
         windows, columns = _outermost(whole, tree, tuple(groups))
@@ -123,7 +66,7 @@ def with_views(query: str, views: Mapping[str, str]) -> str:
 
 
 # ---- queries -----------------------------------------------------------------------------------
-def _query(whole: _Text, query: Query, scope: Scope, *, carry: bool) -> Shape:
+def _query(whole: Text, query: Query, scope: Scope, *, carry: bool) -> Shape:
     """Make the edits of a query; `carry`: its hidden columns are wanted by the query around it."""
     inner = dict(scope)
     for name, named in query.named:
@@ -142,13 +85,13 @@ def _query(whole: _Text, query: Query, scope: Scope, *, carry: bool) -> Shape:
     return replace(shapes[0], streaming=any(shape.streaming for shape in shapes))
 
 
-def _select(whole: _Text, select: Select, scope: Scope, *, carry: bool) -> Shape:
-    items = _items(whole, select, scope)
+def _select(whole: Text, select: Select, scope: Scope, *, carry: bool) -> Shape:
+    items = items_of(whole, select, scope, lambda query: _query(whole, query, scope, carry=True))
     live = [item for item in items if item.shape.streaming]
     if len(live) > 1:
         raise ValueError("a join of streams")
     windows = _windows(whole, select, items)
-    grouped = select.group is not None or select.window is not None or _has_aggregate(whole, select)
+    grouped = select.group is not None or select.window is not None or _aggregates(whole, select)
     carried = tuple(name for item in live or items for name in item.shape.carried)
     carry = carry and not grouped and not select.distinct
     _stars(whole, select, items)
@@ -171,7 +114,7 @@ def _select(whole: _Text, select: Select, scope: Scope, *, carry: bool) -> Shape
     return Shape(streaming=bool(live), carried=shown, unshown=shown)
 
 
-def _expression_query(whole: _Text, query: Query, scope: Scope, *, correlated: bool) -> None:
+def _expression_query(whole: Text, query: Query, scope: Scope, *, correlated: bool) -> None:
     """A sub-query within an expression: over reference tables, of the version that the outer row's batch had."""
     if not (correlated and whole.names.several_versions):
         single = replace(whole, names=replace(whole.names, several_versions=False))
@@ -181,7 +124,7 @@ def _expression_query(whole: _Text, query: Query, scope: Scope, *, correlated: b
     for part in query.parts:
         if not isinstance(part, Select) or query.named:
             raise ValueError("a nested sub-query over a reference table that changed its version")
-        items = _items(whole, part, scope)
+        items = items_of(whole, part, scope, lambda one: _query(whole, one, scope, carry=True))
         conditions = [f"{item.alias}.{item.versioned} = __epoch" for item in items if item.versioned]
         _stars(whole, part, items)
         _where(single, part, "", conditions)
@@ -192,72 +135,8 @@ def _expression_stretches(select: Select) -> list[Stretch]:
     return [stretch for stretch in found if stretch is not None]
 
 
-# ---- FROM --------------------------------------------------------------------------------------
-def _items(whole: _Text, select: Select, scope: Scope) -> list[Item]:
-    if select.source is None:
-        return []
-    words, (at, stop) = whole.words, select.source
-    items: list[Item] = []
-    joined = False
-    while at < stop:
-        item, at = _item(whole, at, stop, scope)
-        start_of_rest = at
-        while at < stop and not (words[at].depth == words[select.source[0]].depth and _next_item(words, at)):
-            at += 1
-        items.append(replace(item, joined=joined, on=_on(words, start_of_rest, at)))
-        joined = at < stop and words[at].says != ","
-        while at < stop and (words[at].says in JOINERS or words[at].says == ","):
-            at += 1
-    return items
-
-
-def _next_item(words: tuple[Word, ...], at: int) -> bool:
-    """Whether a join begins here (LEFT and RIGHT may also be functions)."""
-    says = words[at].says
-    call = at + 1 < len(words) and words[at + 1].says == "("
-    return says == "," or (says in JOINERS and (says == "JOIN" or not call))
-
-
-def _on(words: tuple[Word, ...], start: int, stop: int) -> Stretch | None:
-    return (start + 1, stop) if start < stop and words[start].says == "ON" else None
-
-
-def _item(whole: _Text, at: int, stop: int, scope: Scope) -> tuple[Item, int]:
-    words = whole.words
-    if words[at].says == "TABLE" and words[at + 1].says == "(":
-        source, windows, end = read_function(whole.text, words, at, whole.names.zone)
-        whole.replace((at, end), f"{whole.text[source.start : source.end]}")
-        item = replace(_named(whole, source.name, scope), windows=windows)
-    elif words[at].says == "(":
-        end = closing(words, at) + 1
-        shape = _query(whole, read_query(words, at + 1, end - 1), scope, carry=True)
-        item = Item("", shape)
-    else:
-        end = at + 1
-        item = _named(whole, words[at].name, scope)
-    if end < stop and words[end].says == "AS":
-        end += 1
-    if end < stop and words[end].name and words[end].says not in BEHIND_ITEM[:-1]:
-        item = replace(item, alias=whole.text[words[end].start : words[end].end])
-        end += 1
-    return item, end
-
-
-def _named(whole: _Text, name: str, scope: Scope) -> Item:
-    alias = f"`{name}`"
-    if name in scope:
-        return Item(alias, scope[name])
-    if name in whole.names.streams:
-        return Item(alias, Shape(True, CARRIED, CARRIED))
-    if name not in whole.names.tables:
-        raise ValueError(f"{name} is neither a stream nor a reference table")
-    if not whole.names.several_versions:
-        return Item(alias, Shape())
-    version = f"__epoch_{name}"
-    return Item(alias, Shape(False, (version,), (version,)), versioned=version)
-
-
-def _versions(whole: _Text, items: list[Item], *, streaming: bool) -> list[str]:
+# ---- reference tables --------------------------------------------------------------------------
+def _versions(whole: Text, items: list[Item], *, streaming: bool) -> list[str]:
     """Join each reference table in the version of the stream row's batch; conditions left for WHERE."""
     conditions: list[str] = []
     for item in items:
@@ -276,7 +155,7 @@ def _versions(whole: _Text, items: list[Item], *, streaming: bool) -> list[str]:
 
 
 # ---- windows -----------------------------------------------------------------------------------
-def _windows(whole: _Text, select: Select, items: list[Item]) -> Windows | None:
+def _windows(whole: Text, select: Select, items: list[Item]) -> Windows | None:
     if select.window is not None:
         return read_clause(whole.text, whole.words, select.window, whole.names.zone)
     return next((item.windows for item in items if item.windows is not None), None)
@@ -290,12 +169,12 @@ def _time(windows: Windows, live: list[Item]) -> str:
     return "__time"
 
 
-def _bounds_in(whole: _Text, select: Select) -> list[str]:
+def _bounds_in(whole: Text, select: Select) -> list[str]:
     written = {word.name for word in whole.words[select.start : select.stop]}
     return [name for name in BOUNDS if name in written or not name.startswith("_")]
 
 
-def _lateral(whole: _Text, select: Select, windows: Windows, time: str) -> tuple[str, str]:
+def _lateral(whole: Text, select: Select, windows: Windows, time: str) -> tuple[str, str]:
     """The LATERAL VIEW that gives each row once for each of its windows, and the condition "not late for it"."""
     names = _bounds_in(whole, select)
     fields = ", ".join(f"w.{'a' if name.endswith('start') else 'b'}" for name in names)
@@ -304,7 +183,7 @@ def _lateral(whole: _Text, select: Select, windows: Windows, time: str) -> tuple
     return view, "unix_micros(window_end) > __late_us"
 
 
-def _group_by_window(whole: _Text, select: Select, windows: Windows, live: list[Item]) -> None:
+def _group_by_window(whole: Text, select: Select, windows: Windows, live: list[Item]) -> None:
     names = _bounds_in(whole, select)
     if windows.kind == "session":
         names = [f"session_window({_time(windows, live)}, '{windows.size.micros} microseconds')"]
@@ -317,7 +196,7 @@ def _group_by_window(whole: _Text, select: Select, windows: Windows, live: list[
     whole.replace((select.window[0] - 1, select.window[1]), (", " if keys else "") + ", ".join(names))
 
 
-def _session_bounds(whole: _Text, select: Select) -> None:
+def _session_bounds(whole: Text, select: Select) -> None:
     words = whole.words
     for first, stop in split(words, *select.items) + ([select.having] if select.having else []):
         for index in range(first, stop):
@@ -329,7 +208,7 @@ def _session_bounds(whole: _Text, select: Select) -> None:
 
 
 # ---- SELECT and WHERE --------------------------------------------------------------------------
-def _where(whole: _Text, select: Select, behind_from: str, conditions: list[str]) -> None:
+def _where(whole: Text, select: Select, behind_from: str, conditions: list[str]) -> None:
     extra = " AND ".join(conditions)
     if select.source is None:
         return
@@ -346,7 +225,7 @@ def _where(whole: _Text, select: Select, behind_from: str, conditions: list[str]
         whole.put(whole.words[select.where[1] - 1].end, f") AND {extra}")
 
 
-def _stars(whole: _Text, select: Select, items: list[Item]) -> None:
+def _stars(whole: Text, select: Select, items: list[Item]) -> None:
     """`*` shows no hidden and no system columns."""
     words = whole.words
     for first, stop in split(words, *select.items):
@@ -364,96 +243,22 @@ def _stars(whole: _Text, select: Select, items: list[Item]) -> None:
             whole.put(words[stop - 1].end, f" EXCEPT ({', '.join(hidden)})")
 
 
-def _not_selected(whole: _Text, select: Select, carried: tuple[str, ...]) -> tuple[str, ...]:
+def _not_selected(whole: Text, select: Select, carried: tuple[str, ...]) -> tuple[str, ...]:
     """Of the carried columns those that the select list does not name itself."""
     named = {whole.words[stop - 1].name for _, stop in split(whole.words, *select.items)}
     return tuple(name for name in carried if name not in named)
+
+
+def _aggregates(whole: Text, select: Select) -> bool:
+    stretches = [select.items, *([select.having] if select.having else [])]
+    return select.having is not None or any(has_aggregate(whole.words, stretch) for stretch in stretches)
 
 
 def _of(item: Item, name: str) -> str:
     return f"{item.alias}.{name}" if item.alias else name
 
 
-def _has_aggregate(whole: _Text, select: Select) -> bool:
-    """Whether the select list or HAVING calls an aggregate function, not as a window function."""
-    words = whole.words
-    for first, stop in [select.items, *([select.having] if select.having else [])]:
-        for index in range(first, stop - 1):
-            if words[index].says not in AGGREGATES or words[index + 1].says != "(":
-                continue
-            behind = closing(words, index + 1) + 1
-            if behind < len(words) and words[behind].says == "FILTER":
-                behind = closing(words, behind + 1) + 1
-            if behind >= len(words) or words[behind].says != "OVER":
-                return True
-    return select.having is not None
-
-
-AGGREGATES = frozenset(
-    {
-        "ANY",
-        "ANY_VALUE",
-        "APPROX_COUNT_DISTINCT",
-        "APPROX_PERCENTILE",
-        "ARRAY_AGG",
-        "AVG",
-        "BIT_AND",
-        "BIT_OR",
-        "BIT_XOR",
-        "BOOL_AND",
-        "BOOL_OR",
-        "COLLECT_LIST",
-        "COLLECT_SET",
-        "CORR",
-        "COUNT",
-        "COUNT_IF",
-        "COVAR_POP",
-        "COVAR_SAMP",
-        "EVERY",
-        "FIRST",
-        "FIRST_VALUE",
-        "KURTOSIS",
-        "LAST",
-        "LAST_VALUE",
-        "LISTAGG",
-        "MAX",
-        "MAX_BY",
-        "MEAN",
-        "MEDIAN",
-        "MIN",
-        "MIN_BY",
-        "MODE",
-        "PERCENTILE",
-        "PERCENTILE_APPROX",
-        "PERCENTILE_CONT",
-        "PERCENTILE_DISC",
-        "REGR_AVGX",
-        "REGR_AVGY",
-        "REGR_COUNT",
-        "REGR_INTERCEPT",
-        "REGR_R2",
-        "REGR_SLOPE",
-        "REGR_SXX",
-        "REGR_SXY",
-        "REGR_SYY",
-        "SKEWNESS",
-        "SOME",
-        "STD",
-        "STDDEV",
-        "STDDEV_POP",
-        "STDDEV_SAMP",
-        "STRING_AGG",
-        "SUM",
-        "TRY_AVG",
-        "TRY_SUM",
-        "VAR_POP",
-        "VAR_SAMP",
-        "VARIANCE",
-    }
-)
-
-
-def _outermost(whole: _Text, tree: Query, groups: tuple[int, ...]) -> tuple[Windows | None, tuple[str, ...]]:
+def _outermost(whole: Text, tree: Query, groups: tuple[int, ...]) -> tuple[Windows | None, tuple[str, ...]]:
     """Append to the outermost block the GROUP BY expressions that were asked for, and its window's bounds."""
     select = tree.parts[0]
     if len(tree.parts) > 1 or not isinstance(select, Select):
@@ -472,7 +277,7 @@ def _outermost(whole: _Text, tree: Query, groups: tuple[int, ...]) -> tuple[Wind
     return windows, tuple(f"__group{index}" for index in groups)
 
 
-def _windows_of(whole: _Text, select: Select) -> Windows | None:
+def _windows_of(whole: Text, select: Select) -> Windows | None:
     if select.window is not None:
         return read_clause(whole.text, whole.words, select.window, whole.names.zone)
     first = select.source[0] if select.source else 0
@@ -481,7 +286,7 @@ def _windows_of(whole: _Text, select: Select) -> Windows | None:
     return None
 
 
-def _group_keys(whole: _Text, select: Select) -> list[str]:
+def _group_keys(whole: Text, select: Select) -> list[str]:
     """The GROUP BY expressions as written, without the window's own columns."""
     if select.group is None or select.group[0] >= select.group[1]:
         return []

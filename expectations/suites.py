@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pyspark.sql import DataFrame
+
 SIGNED = "SUM(CASE WHEN `_op` IN ('+I', '+U') THEN 1 ELSE -1 END)"
 
 
@@ -36,6 +38,15 @@ class CheckText:
 
     name: str
     query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The checks of one result and its table."""
+
+    result: str
+    checks: tuple[CheckText, ...]
+    frame: DataFrame
 
 
 def checks_of(facts: Facts) -> tuple[CheckText, ...]:

@@ -15,11 +15,13 @@ TARGET = Path(__file__).parents[1] / "spark_jobs" / "headrace" / "sql" / "spark_
 
 def group(spark: SparkSession, name: str) -> str:
     """The group that Spark's documentation lists the function in: agg_funcs, window_funcs, …"""
+    jvm = spark._jvm
+    assert jvm is not None
     try:
         info = (
             spark._jsparkSession.sessionState()
             .catalog()
-            .lookupFunctionInfo(spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
+            .lookupFunctionInfo(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
         )
     except Py4JJavaError:  # an operator that has no entry of its own
         return ""

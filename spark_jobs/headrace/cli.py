@@ -31,6 +31,8 @@ from headrace.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headrace.runtime.run import RunStream
+
 RUN, WRITE, PROVE = "Run a pipeline", "Write a pipeline", "Prove its results"
 
 app = typer.Typer(
@@ -102,12 +104,27 @@ def run(  # noqa: PLR0913 the options of the verb
         request = RunStream(pipeline, lake, until_idle, flush, partitions, cores, given)
         if not progress:
             return run_stream(request)
-        from headrace.ops.progress import ProgressView
-
-        with ProgressView(console(), f"headrace run {pipeline.name}") as view:
-            return run_stream(request, view, lambda: view.status("stopping after this batch"))
+        return _watched(request)
 
     leave(call, file=str(pipeline), debug=debug)
+
+
+def _watched(request: RunStream) -> ExitCode:
+    """A run with its live view; what is wrong with the text is said before Spark starts."""
+    from headrace.ops.progress import ProgressView
+    from headrace.ops.statecount import counting
+    from headrace.runtime.run import run_stream
+    from headrace.runtime.session import spark_session
+    from headrace.sql.compile import compile_file
+
+    compile_file(request.pipeline, request.variables)
+    spark = spark_session(f"headrace {request.pipeline.stem}", cores=request.cores)
+    try:
+        title = f"headrace run {request.pipeline.name}"
+        with counting(spark) as counter, ProgressView(console(), title, state_rows=counter.rows) as view:
+            return run_stream(request, view, lambda: view.status("stopping after this batch"))
+    finally:
+        spark.stop()
 
 
 @app.command(rich_help_panel=RUN)
@@ -141,7 +158,7 @@ def demo(  # noqa: PLR0913 the options of the verb
         "lake/demo"
     ),
     months: Annotated[int, typer.Option(min=1, max=12, help="How much of the year 2013.")] = 12,
-    deliveries: Annotated[int, typer.Option(min=1, help="In how many parts the input arrives.")] = 12,
+    deliveries: Annotated[int, typer.Option(min=1, help="In how many parts the input arrives.")] = 8,
     partitions: Partitions = None,
     cores: Cores = None,
     compare: Annotated[bool, typer.Option(help="Measure what plain Spark would have dropped.")] = True,

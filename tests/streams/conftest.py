@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.runtime.session import spark_session
+from headrace.cases.run import case_session
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = spark_session("headrace tests")
+    session = case_session("headrace tests")
     yield session
     session.stop()

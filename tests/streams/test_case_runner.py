@@ -47,7 +47,7 @@ class TestRunFiles:
         assert code == ExitCode.UNEQUAL
         lines = [line.strip() for line in told.splitlines()]
         at = lines.index("r: 1 of 2 expected rows are there, 2 rows in all")
-        assert lines[at + 1 : at + 5] == ["k  total", "- A  2", "+ A  1", "^^^^^"]
+        assert lines[at + 1 : at + 5] == ["k  total", "- A  2", "+ A  1", "^"]
 
     def test_a_middle_of_a_case_that_does_not_hold_is_told_with_its_step(self, tmp_path: Path) -> None:
         given = (

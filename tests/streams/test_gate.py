@@ -19,7 +19,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from expectations.gate import GateRequest, run_gate
-from expectations.rewrite import Names, plain
+from expectations.relations import Names
+from expectations.rewrite import plain
 from expectations.verdict import ResultVerdict, Verdict
 from headrace.errors import ExitCode, Refused
 from headrace.runtime import batchlog, fileindex
@@ -46,7 +47,7 @@ TEN = "TUMBLING(INTERVAL '10' SECOND)"
 RESULTS = (
     "".join(
         COUNTED.format(name=name, window=TEN)
-        for name in ("good", "wrong", "typed", "closed", "open", "bad", "early")
+        for name in ("good", "wrong", "typed", "closed", "early", "lost")
     )
     + COUNTED.format(name="sliding", window="SLIDING(INTERVAL '10' SECOND, INTERVAL '5' SECOND)")
     + """
@@ -134,17 +135,19 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Hand:
     hand = hand_in(tmp_path_factory.mktemp("gate"), RESULTS)
     for number, rows in enumerate(INPUT):
         hand.file(number, rows)
-    special = {"sliding", "closed", "open", "versions", "gap", "never"}
+    special = {"sliding", "closed", "versions", "gap", "never"}
     for query in {result.name for result in hand.pipeline.results} - special:
         hand.log(query, 0)
         hand.log(query, 1, late_ms=2000)
-    hand.counts("good", GOOD)
     _write_wrong(hand)
     hand.counts("typed", [*GOOD, *((f"X{n}", 0, 1, 1.0) for n in range(30))], pa.int32())
     _write_watermarks(hand)
-    for query, reason in (("bad", "bad_record"), ("early", "late")):
+    for query, reason in (("good", "bad_record"), ("early", "late")):
         hand.reject(query, "1:0", reason)
         hand.counts(query, [("A", 0, 1, 1.0), *GOOD[1:]])
+    (hand.folder / "in/partition=A/0002.json").write_text("no record\n")
+    hand.log("lost", 2)
+    hand.counts("lost", GOOD)
     _write_versions(hand)
     changes = [("+I", "A", 1), ("+I", "B", 9), ("-U", "A", 1), ("+U", "A", 7), ("-D", "B", 9)]
     hand.rows("changes", {"_op": pa.string(), "k": pa.string(), "total": pa.int64()}, changes)
@@ -169,8 +172,6 @@ def _write_watermarks(hand: Hand) -> None:
     hand.log("closed", 0, closed_ms=None)
     hand.log("closed", 1, closed_ms=12_000)
     hand.counts("closed", GOOD[:2])
-    hand.log("open", 0, closed_ms=None)
-    hand.counts("open", [])
     hand.log("sliding", 0, closed_ms=7000)
     hand.log("sliding", 1, late_ms=7000)  # A at 3 is late for [-5, 5) and not for [0, 10)
     halves = [("A", -5, 1, 1.0), ("B", -5, 1, 9.0), ("A", 5, 1, 4.0)]
@@ -205,11 +206,11 @@ def named(result: ResultVerdict) -> list[tuple[str, str | None, str, str, str]]:
     ]
 
 
-def test_a_good_result_is_equal(verdict: Verdict) -> None:
+def test_a_good_result_is_equal_and_a_rejected_row_takes_no_part_in_it(verdict: Verdict) -> None:
     good = of(verdict, "good")
     assert good.outcome == "equal", verdict.render()
     assert (good.rows, good.differing, good.batches, good.watermark_ms) == (3, 0, 2, FLUSHED_MS)
-    assert len(good.checks) == 8
+    assert len(good.checks) == 9
 
 
 def test_changed_missing_and_extra_rows_are_each_named(verdict: Verdict) -> None:
@@ -238,15 +239,14 @@ def test_a_column_of_another_type_is_told_and_only_the_first_rows_are_named(verd
 
 def test_only_windows_that_the_watermark_closed_are_compared(verdict: Verdict) -> None:
     assert (of(verdict, "closed").outcome, of(verdict, "closed").rows) == ("equal", 2)
-    assert (of(verdict, "open").outcome, of(verdict, "open").rows) == ("equal", 0)
-
-
-def test_a_rejected_row_takes_no_part(verdict: Verdict) -> None:
-    assert of(verdict, "bad").outcome == "equal"
 
 
 def test_a_row_that_was_in_time_and_rejected_as_late_is_told(verdict: Verdict) -> None:
     assert failed(of(verdict, "early")) == ["no row in time was rejected as late"]
+
+
+def test_a_bad_record_that_is_nowhere_is_told(verdict: Verdict) -> None:
+    assert failed(of(verdict, "lost")) == ["each bad record is in rejected"]
 
 
 def test_a_row_late_for_some_of_its_windows_counts_in_the_others(verdict: Verdict) -> None:

@@ -401,7 +401,7 @@ def test_a_delta_table_is_followed_version_by_version(spark: SparkSession, tmp_p
         more = spark.createDataFrame(delta_rows(("d", "4", 5), ("e", "5", 5)))
         more.repartition(2, "k").write.format("delta").mode("append").save(source)
         live.settle()
-        assert sources.unread(lake, stream, live.queries[0].loop.scans[0].consumed) == set()
+        assert sources.unread(lake, stream, batches(lake)[-1][1]) == set()
     write_deltalake(source, delta_rows(("f", "6", 6)), mode="append")
     DeltaTable(source).optimize.compact()
     write_deltalake(source, delta_rows(("g", "seven", 7), ("h", "8", 7)), mode="append")
@@ -409,7 +409,13 @@ def test_a_delta_table_is_followed_version_by_version(spark: SparkSession, tmp_p
     assert sorted(row["k"] for row in written(lake)) == ["a", "b", "c", "d", "e", "f", "h"]
     assert counts["bad_records"] == 3
     again = same_rows(spark, pipeline, lake)
-    assert [row["batch"] for row in again if row["k"] in ("a", "b", "c", "d", "f")] == [0, 0, 1, 2, 3]
+    assert {row["k"]: row["batch"] for row in again} == dict(
+        zip("abcdefh", (0, 0, 1, 2, 2, 3, 3), strict=True)
+    ) | {
+        "bad": 0,
+        None: 0,
+        "g": 3,
+    }
     told = {(row["offset"], json.loads(row["raw"])["V"]) for row in rejected(lake)}
     assert told == {(row["__position"], json.loads(row["__raw"])["V"]) for row in again if row["__bad"]}
     whole = sources.read_range(spark, lake, stream, None, batches(lake)[-1][1]).collect()
@@ -470,5 +476,5 @@ def test_all_queries_of_a_pipeline_read_the_whole_stream(spark: SparkSession, tm
         live.settle()
     assert [row["n"] for row in written(lake, "n")] == [3]
     assert len(written(lake)) == 3
-    assert [(row["query"], row["offset"]) for row in rejected(lake)] == [("n", "0:1"), ("r", "0:1")]
+    assert {(row["query"], row["offset"]) for row in rejected(lake)} == {("n", "0:1"), ("r", "0:1")}
     assert len(fileindex.read_index(sources.index_file(lake, pipeline.stream("s")))["0"]) == 2

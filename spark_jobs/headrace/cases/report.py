@@ -17,9 +17,8 @@ from rich.text import Text
 from headrace.cases.case import BadCase, Case, CaseReport
 from headrace.cases.pending import broken_promise, missing_feature, pending_beside
 from headrace.cases.read import read_file
-from headrace.cases.run import run_case, variants
+from headrace.cases.run import case_session, run_case, variants
 from headrace.errors import ExitCode
-from headrace.runtime.session import spark_session
 
 Verdict = Literal["passed", "failed", "pending", "bad"]
 
@@ -75,7 +74,7 @@ def run_files(
 
 
 def _run(chosen: list[tuple[Case, str]], partitions: tuple[int, ...], keep: bool, out: Console) -> ExitCode:
-    spark = spark_session("headrace test")
+    spark = case_session("headrace test")
     counts: dict[Verdict, int] = dict.fromkeys(_SIGNS, 0)
     file, seconds = "", 0.0
     for case, feature in chosen:

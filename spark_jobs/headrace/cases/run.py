@@ -43,6 +43,7 @@ from headrace.cases.instants import iso_of
 from headrace.errors import HeadraceError, Refused
 from headrace.runtime.lake import Lake
 from headrace.runtime.query import LivePipeline
+from headrace.runtime.session import CONF, spark_session
 from headrace.runtime.sinks import read_result
 from headrace.runtime.tables import publish
 from headrace.sql.compile import compile_pipeline
@@ -68,6 +69,12 @@ class _Stage:
     @property
     def lake(self) -> Lake:
         return Lake(str(self.folder / "lake"))
+
+
+def case_session(app: str) -> SparkSession:
+    """The production session for many short runs: the JVM's optimizing compiler would cost more than it gives."""
+    options = f"{CONF['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1"
+    return spark_session(app, conf={"spark.driver.extraJavaOptions": options})
 
 
 def variants(case: Case, partitions: tuple[int, ...]) -> tuple[Variant, ...]:

@@ -83,25 +83,30 @@ class Prepared:
         return sum(delivery.rows for delivery in self.deliveries)
 
 
-def prepare(root: Path, *, months: int = 12, deliveries: int = 12) -> Prepared:
+def prepare(root: Path, *, months: int = 12, deliveries: int = 8) -> Prepared:
     """Write the input of the first `months` months below `root`, nothing delivered yet.
 
-    Raises Refused where the package is missing or a number is out of range.
+    Raises Refused as `check_request` does, before anything is written.
     """
-    if not 1 <= months <= 12:
-        raise Refused(f"--months {months}: there is one year of flights", hint="give 1 to 12")
-    if not 1 <= deliveries <= 366:
-        raise Refused(f"--deliveries {deliveries}", hint="give 1 to 366")
+    source = check_request(months, deliveries)
     data, staged = root / "input", root / "staged"
     for folder in (data, staged):
         for airport in AIRPORTS:
             partition_folder(folder, airport).mkdir(parents=True, exist_ok=True)
-    source = package_data()
     for name in REFERENCE:
         write_reference(source, name, data)
     reports = in_report_order(first_months(read_departures(source), months))
     cuts = cut_times(months, deliveries)
     return Prepared(data, staged, tuple(_write_deliveries(reports, cuts, staged)))
+
+
+def check_request(months: int, deliveries: int) -> Path:
+    """The package's data; Refused where it is missing or a number is out of range."""
+    if not 1 <= months <= 12:
+        raise Refused(f"--months {months}: there is one year of flights", hint="give 1 to 12")
+    if not 1 <= deliveries <= 366:
+        raise Refused(f"--deliveries {deliveries}", hint="give 1 to 366")
+    return package_data()
 
 
 def deliver(prepared: Prepared, delivery: Delivery) -> None:

@@ -27,6 +27,13 @@ SCHEMA = (
 LATENESS = "1 hour"
 NAME = "headrace_demo_plain"
 
+# What Spark has by itself, where Headrace's session has other values.
+DEFAULTS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class PlainResult:
@@ -47,6 +54,9 @@ def run_plain(spark: SparkSession, prepared: Prepared, work: Path) -> PlainResul
     folder = work / "input"
     for airport in AIRPORTS:
         partition_folder(folder, airport).mkdir(parents=True)
+    spark = spark.newSession()
+    for key, value in DEFAULTS.items():
+        spark.conf.set(key, value)
     query = _start(spark, folder, work / "checkpoint")
     try:
         for delivery in prepared.deliveries:

@@ -55,10 +55,9 @@ code { font-family: ui-monospace, SFMono-Regular, Menlo, "DejaVu Sans Mono", mon
 """
 
 
-def write_report(demo: Demo, path: Path) -> Path:
-    """Write the report; gives its path."""
+def write_report(demo: Demo, path: Path) -> None:
+    """Write the report."""
     path.write_text(page(demo), encoding="utf-8")
-    return path
 
 
 def page(demo: Demo) -> str:

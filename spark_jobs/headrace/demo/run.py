@@ -17,7 +17,7 @@ from rich.console import Console
 
 from expectations.verdict import Verdict
 from headrace.demo import tell
-from headrace.demo.data import Prepared, deliver, prepare
+from headrace.demo.data import Prepared, check_request, deliver, prepare
 from headrace.demo.plain import PlainResult, run_plain
 from headrace.demo.record import Demo, Proof, Sample, Streamed
 from headrace.demo.report import write_report
@@ -33,6 +33,7 @@ from headrace.sql.compile import compile_file
 from headrace.sql.nodes import Pipeline
 
 PIPELINE = Path(__file__).resolve().parents[3] / "dags" / "pipelines" / "flights.sql"
+REPORT = "report.html"
 STAMP = ".headrace-demo"  # marks a folder that a demo made, and may remove
 
 
@@ -42,7 +43,7 @@ class RunDemo:
 
     root: Path = Path("lake/demo")
     months: int = 12
-    deliveries: int = 12
+    deliveries: int = 8
     partitions: int | None = None
     cores: int | None = None
     compare: bool = True
@@ -56,6 +57,7 @@ def run_demo(request: RunDemo, console: Console) -> ExitCode:
         raise Refused(
             f"the demo's pipeline is not at {PIPELINE}", hint="run it from a checkout of the project"
         )
+    check_request(request.months, request.deliveries)
     root = fresh_folder(request.root)
     began = time.monotonic()
     prepared = prepare(root, months=request.months, deliveries=request.deliveries)
@@ -66,7 +68,9 @@ def run_demo(request: RunDemo, console: Console) -> ExitCode:
         shutil.rmtree(prepared.staged)
         tell.prepared_only(console, prepared, PIPELINE)
         return ExitCode.DONE
-    return _show(request, root, prepared, console)
+    verdict = _show(request, root, prepared, console)
+    tell.report(console, root / REPORT, time.monotonic() - began)
+    return verdict.code if verdict else ExitCode.DONE
 
 
 def fresh_folder(root: Path) -> Path:
@@ -81,7 +85,8 @@ def fresh_folder(root: Path) -> Path:
     return root
 
 
-def _show(request: RunDemo, root: Path, prepared: Prepared, console: Console) -> ExitCode:
+def _show(request: RunDemo, root: Path, prepared: Prepared, console: Console) -> Verdict | None:
+    """All that comes after the preparation; gives the gate's verdict where it was asked for one."""
     lake = Lake(str(root / "tables"))
     variables = {"DATA": str(prepared.data)}
     pipeline = compile_file(PIPELINE, variables)
@@ -104,8 +109,8 @@ def _show(request: RunDemo, root: Path, prepared: Prepared, console: Console) ->
         proof=_proof(verdict) if verdict else None,
         sql=pipeline.text,
     )
-    tell.report(console, write_report(demo, root / "report.html"))
-    return verdict.code if verdict else ExitCode.DONE
+    write_report(demo, root / REPORT)
+    return verdict
 
 
 def _stream(  # noqa: PLR0913 the run's own parts
@@ -170,7 +175,7 @@ def _judge(spark: SparkSession, lake: Lake, variables: dict[str, str], console: 
     with console.status("the gate: the same SQL as one Spark batch, compared row by row"):
         request = GateRequest(str(PIPELINE), lake.root, variables=tuple(variables.items()))
         verdict = run_gate(request, spark)
-    console.print(verdict.render(), markup=False, highlight=False, soft_wrap=True)
+    tell.verdict(console, verdict)
     return verdict
 
 

@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from expectations.verdict import Verdict
 from headrace.demo.data import Prepared
 from headrace.demo.plain import PlainResult
 from headrace.demo.record import Streamed
 
 SHOWN = 5  # rows of a result
+UNSHOWN = ("window_end", "airport")  # follow from another column, and would not fit
 ORDER = {
     "hourly": [("window_start", "ascending"), ("departures", "descending")],
     "carrier_totals": [("departures", "descending")],
@@ -60,6 +62,7 @@ def streamed(console: Console, run: Streamed) -> None:
 def results(console: Console, tables: Mapping[str, pa.Table]) -> None:
     """A few rows of each result."""
     for name, rows in tables.items():
+        console.print(Text(TITLE.get(name, name), "bold"))
         console.print(result_table(name, rows))
         console.print()
 
@@ -67,18 +70,19 @@ def results(console: Console, tables: Mapping[str, pa.Table]) -> None:
 def result_table(name: str, rows: pa.Table) -> Table:
     """The first rows of a result, in an order that says something."""
     ordered = rows.sort_by(ORDER[name]) if name in ORDER else rows
+    ordered = ordered.select([column for column in ordered.column_names if column not in UNSHOWN])
     table = Table(
-        title=Text(TITLE.get(name, name), "bold"),
-        title_justify="left",
         caption=f"{min(SHOWN, rows.num_rows):,} of {rows.num_rows:,} rows",
         caption_justify="left",
         box=None,
         padding=(0, 2, 0, 0),
         header_style="dim",
     )
-    for field in rows.schema:
+    for field in ordered.schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        table.add_column(field.name, justify="right" if number else "left", no_wrap=True)
+        text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+        heading = field.name.replace("_", "\n")
+        table.add_column(heading, justify="right" if number else "left", no_wrap=not text, vertical="bottom")
     for row in ordered.slice(0, SHOWN).to_pylist():
         table.add_row(*(cell(value) for value in row.values()))
     return table
@@ -109,9 +113,18 @@ def plain(console: Console, result: PlainResult) -> None:
     )
 
 
-def report(console: Console, path: Path) -> None:
-    """Where the report is."""
-    console.print(f"\nreport: {path.as_uri()}", soft_wrap=True, highlight=False)
+def verdict(console: Console, found: Verdict) -> None:
+    """The gate's verdict in its own words, the outcome so that nobody overlooks it."""
+    said = Text(found.render())
+    said.stylize("bold green" if found.outcome == "equal" else "bold red", 0, len(found.outcome))
+    console.print(said, soft_wrap=True)
+
+
+def report(console: Console, path: Path, seconds: float) -> None:
+    """Where the report is, and how long all of it took."""
+    console.print(
+        f"\nreport: {path.as_uri()}  [dim]({seconds:.0f} s in all)[/dim]", soft_wrap=True, highlight=False
+    )
 
 
 def _near(path: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -23,6 +23,7 @@ from rich.text import Text
 
 DRAWN_EVERY = 0.25  # seconds
 BLOCKS = " ▁▂▃▄▅▆▇█"
+MOST_SHOWN = 8  # hash partitions whose numbers have room; the bars show all
 
 
 class Mark(Protocol):
@@ -120,9 +121,9 @@ def with_state_rows(board: Board, known: Callable[[str], Sequence[int]]) -> Boar
 def render(board: Board, title: str, status: str = "", elapsed: float = 0.0) -> RenderableType:
     """The whole view. Fits 80 columns."""
     head = Text.assemble((title, "bold"), ("  ·  " if status else ""), (status, "cyan"))
-    body = (
-        Group(_query_table(board), Text(), _partition_table(board)) if board.queries else Text("starting …")
-    )
+    if not board.queries:
+        return Panel(Text("starting …"), title=head, title_align="left")
+    body = Group(_query_table(board), Text(), _partition_table(board), Text(), _state_table(board))
     return Panel(body, title=head, title_align="left", subtitle=f"{elapsed:.0f} s", subtitle_align="right")
 
 
@@ -226,7 +227,7 @@ class ProgressView:
 
 
 def _query_table(board: Board) -> Table:
-    table = _table("query", "batch", "rows in", "rows/s", "rows out", "watermark", "state rows by partition")
+    table = _table("query", "batch", "rows in", "rows/s", "rows out", "watermark")
     for name, query in sorted(board.queries.items()):
         table.add_row(
             name,
@@ -235,7 +236,6 @@ def _query_table(board: Board) -> Table:
             f"{query.rows_per_second:,.0f}",
             f"{query.rows_out:,}",
             instant(query.watermark_ms),
-            _state(query.state_rows),
         )
     return table
 
@@ -249,21 +249,30 @@ def _partition_table(board: Board) -> Table:
     return table
 
 
+def _state_table(board: Board) -> Table:
+    width = max(len(query.state_rows) for query in board.queries.values())
+    table = _table(
+        "state rows by hash partition", "", *(f"{number}" for number in range(min(width, MOST_SHOWN)))
+    )
+    for name, query in sorted(board.queries.items()):
+        rows = query.state_rows
+        table.add_row(name, Text(_bars(rows), "cyan"), *(f"{count:,}" for count in rows[:MOST_SHOWN]))
+    return table
+
+
 def _table(*columns: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     numbers = {"batch", "rows in", "rows/s", "rows out", "lag"}
     for column in columns:
-        table.add_column(column, justify="right" if column in numbers else "left", no_wrap=True)
+        right = column in numbers or column.isdecimal()
+        table.add_column(column, justify="right" if right else "left", no_wrap=True)
     return table
 
 
-def _state(rows: Iterable[int]) -> Text:
-    counts = list(rows)
-    if not counts:
-        return Text("–", "dim")
-    most = max(counts) or 1
-    bars = "".join(BLOCKS[-(-count * (len(BLOCKS) - 1) // most)] for count in counts)
-    return Text.assemble((bars, "cyan"), " ", " ".join(f"{count:,}" for count in counts))
+def _bars(counts: Sequence[int]) -> str:
+    """A block for each partition, as high as its share of the fullest."""
+    most = max(counts, default=0) or 1
+    return "".join(BLOCKS[-(-count * (len(BLOCKS) - 1) // most)] for count in counts)
 
 
 def _before(one: int | None, other: int | None) -> bool:

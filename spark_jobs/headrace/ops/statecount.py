@@ -21,8 +21,12 @@ from pyspark.sql import SparkSession
 
 # A task's accumulators as text: AccumulableInfo(17,Some(number of total state rows),Some(120),…)
 STATE_ROWS = re.compile(r"AccumulableInfo\((\d+),Some\(number of total state rows\),Some\((\d+)\)")
+STATEFUL = (
+    "Some(time to commit changes)"  # every stateful task has it; a count of 0 rows is left out by Spark
+)
 # A streaming job's description, four lines: the query's name, id = …, runId = …, batch = 7
 BATCH = re.compile(r"(?P<query>[^\n]+)\nid = [^\n]+\nrunId = [^\n]+\nbatch = (?P<batch>\d+)")
+NO_OPERATOR = -1
 KEPT = 1_000  # stages, and batches of a query
 
 
@@ -35,7 +39,7 @@ class StateCounter:
         self._counts: dict[
             str, dict[int, dict[tuple[int, int], int]]
         ] = {}  # query, batch, (operator, partition)
-        self._width: dict[str, int] = {}  # partitions ever heard of: an empty one may report nothing
+        self._width: dict[str, int] = {}  # partitions ever heard of
 
     def rows(self, query: str, batch: int | None = None) -> tuple[int, ...]:
         """The rows of partitions 0, 1, … after a batch, the newest by default; () where nothing was heard."""
@@ -62,13 +66,14 @@ class StateCounter:
         """A task of a stage ended, with the text of its accumulators."""
         found = STATE_ROWS.findall(accumulators)
         with self._lock:
-            if not found or stage not in self._batch_of:
+            if stage not in self._batch_of or not (found or STATEFUL in accumulators):
                 return
             query, batch = self._batch_of[stage]
             batches = self._counts.setdefault(query, {})
             counts = batches.setdefault(batch, {})
             _keep_newest(batches)
             self._width[query] = max(self._width.get(query, 0), partition + 1)
+            counts.setdefault((NO_OPERATOR, partition), 0)
             counts.update({(int(operator), partition): int(rows) for operator, rows in found})
 
 

@@ -1,112 +1,152 @@
-"""A Delta stream's range read again: the rows of the files that its versions added.
+"""A Delta table as a stream of files: which files its versions brought, with their place.
 
-Spark's Delta source gives offsets `{reservoirVersion, index, isStartingVersion}`; Headrace lets it take
-whole versions only, so a range is a set of versions. Every file is read as it was when the stream took it:
-a compaction afterwards moves no row to another position. Files that were vacuumed are gone, and said to be.
+An offset is `{"first": version of the first snapshot, "version": the last one taken}`: the first batch takes
+the table as it stands, each later one whatever versions were committed since. Every file is read where it was
+when its version was taken, so a compaction afterwards moves no row; files that were vacuumed are gone, and
+said to be. A file's number is its version x PER_VERSION + its place in that version. Only appends can be
+followed: a version that took rows away is refused. Runs in Python workers too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from deltalake.exceptions import DeltaError
 
-Offset = dict[str, Any]
+from headrace.errors import Refused
+from headrace.runtime.fileindex import Entry
+
+Offset = dict[str, int]
+PARTITION = "0"
+PER_VERSION = 1_000_000
+# What a table may ask of its readers: nothing that changes which rows a file holds, or under which name.
+UNDERSTOOD = frozenset(
+    {"timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck"}
+)
+
+# The columns of a snapshot's files, and what the log calls them.
+SNAPSHOT: Mapping[str, str] = MappingProxyType(
+    {
+        "path": "path",
+        "size_bytes": "size",
+        "modification_time": "modificationTime",
+        "partition": "partitionValues",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """The files of one version, by their paths in the table: added with new data, moved (a compaction), removed."""
+class DeltaFile:
+    """A file and the values of the table's partition columns for all of its rows."""
 
-    added: frozenset[str]
-    moved: frozenset[str]
-    removed: frozenset[str]
+    entry: Entry
+    constants: dict[str, Any] = field(default_factory=dict)
 
 
-def delta_range(spark: SparkSession, path: str, start: Offset | None, end: Offset) -> Iterator[DataFrame]:
-    """The rows that the versions in (start, end] added, in pieces; all rows up to `end` where start is None.
-
-    Raises FileNotFoundError where the log or a file of the range is no longer there.
-    """
-    last = last_version(end)
-    first = None if start is None else last_version(start)
-    for version, files in _by_version(path, first, last).items():
-        gone = next((file for file in sorted(files) if not _there(path, file)), None)
-        if gone:
-            raise FileNotFoundError(f"{path}: file {gone} of version {version} is no longer there")
-        names = [file.rsplit("/", 1)[-1] for file in sorted(files)]
-        frame = spark.read.format("delta").option("versionAsOf", version).load(path)
-        yield frame.where(F.col("_metadata.file_name").isin(names))
+def latest(path: str, start: Offset) -> Offset:
+    """The offset of all that is committed now, for a stream that began with `start` ({} = begins now)."""
+    newest = newest_version(path)
+    return {"first": start.get("first", newest), "version": max(newest, start.get("version", newest))}
 
 
 def has_more(path: str, consumed: Offset) -> bool:
-    """Whether versions after `consumed` brought data; before anything was consumed, whether there is a file."""
-    newest = int(DeltaTable(path).version())
-    if not consumed:
-        return bool(_active(path, newest))
-    return any(_commit(path, version).added for version in range(last_version(consumed) + 1, newest + 1))
+    """Whether anything was committed after `consumed`; {} = nothing was consumed yet."""
+    return not consumed or newest_version(path) > consumed["version"]
 
 
-def last_version(offset: Offset) -> int:
-    """The newest version that the offset covers whole (its index below 0 means: nothing of this version)."""
-    version = int(offset["reservoirVersion"])
-    untouched = int(offset["index"]) < 0 and not offset.get("isStartingVersion")
-    return version - 1 if untouched else version
+def newest_version(path: str) -> int:
+    """Raises FileNotFoundError where there is no table."""
+    found = [
+        match
+        for name in os.listdir(Path(path, "_delta_log"))
+        if (match := re.fullmatch(r"(\d{20})\.json", name))
+    ]
+    if not found:
+        raise FileNotFoundError(f"there is no Delta table at {path}")
+    return max(int(match.group(1)) for match in found)
 
 
-def _by_version(path: str, first: int | None, last: int) -> dict[int, set[str]]:
-    """The files of a range, each with a version at which it is part of the table: the last one, if it can be."""
-    standing = _active(path, last)
-    if first is None:
-        found = {last: set(standing)}
-        _undo_compactions(path, last, found)
-        return found
-    pieces: dict[int, set[str]] = {}
-    for version in range(first + 1, last + 1):
-        for file in _commit(path, version).added:
-            pieces.setdefault(last if file in standing else version, set()).add(file)
-    return pieces
+def files_between(path: str, start: Offset, end: Offset) -> list[DeltaFile]:
+    """The files of the versions in (start, end], in order.
+
+    Raises FileNotFoundError where the log or a file of the range is no longer there, and Refused where a
+    version in it took rows away.
+    """
+    if not end:
+        return []
+    found = [] if start else _snapshot(path, end["first"])
+    for version in range(start.get("version", end["first"]) + 1, end["version"] + 1):
+        found += _added(path, version)
+    for file in found:
+        if not os.path.exists(file.entry.path):
+            raise FileNotFoundError(f"file {file.entry.path} is no longer there")
+    return found
 
 
-def _undo_compactions(path: str, last: int, found: dict[int, set[str]]) -> None:
-    """Put the files that a compaction read back in place of what it wrote, while they are there."""
-    for version in range(last, 0, -1):
-        try:
-            commit = _commit(path, version)
-        except FileNotFoundError:
-            return  # the log before is cleaned away
-        holding = next((files for files in found.values() if commit.moved & files), None)
-        if holding is not None and all(_there(path, file) for file in commit.removed):
-            for files in found.values():
-                files -= commit.moved
-            found.setdefault(version - 1, set()).update(commit.removed)
+def table_schema(path: str) -> dict[str, Any]:
+    """The table's columns, as Delta and Spark write them in JSON. Raises Refused where we can't read its files."""
+    table = DeltaTable(path)
+    protocol, settings = table.protocol(), table.metadata().configuration
+    strange = set(protocol.reader_features or ()) - UNDERSTOOD
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        strange.add("columnMapping")
+    if strange:
+        raise Refused(
+            f"the Delta table at {path} can't be followed: it uses {', '.join(sorted(strange))}",
+            hint=f"ALTER TABLE … DROP FEATURE {min(strange)}",
+        )
+    schema: dict[str, Any] = json.loads(table.schema().to_json())
+    return schema
 
 
-def _active(path: str, version: int) -> frozenset[str]:
-    actions = DeltaTable(path, version=version).get_add_actions(flatten=True)
-    return frozenset(unquote(file) for file in actions["path"].to_pylist())
+def _snapshot(path: str, version: int) -> list[DeltaFile]:
+    """The files of the table as it stood at a version, oldest first."""
+    try:
+        actions = DeltaTable(path, version=version).get_add_actions()
+    except DeltaError as error:
+        raise FileNotFoundError(f"{path} can't be read at version {version}: {error}") from error
+    names = actions.schema.names
+    columns = {own: actions[name].to_pylist() for name, own in SNAPSHOT.items() if name in names}
+    adds = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    adds.sort(key=lambda add: (add["modificationTime"], add["path"]))
+    return [_file(path, version, place, add) for place, add in enumerate(adds)]
 
 
-@lru_cache(maxsize=4096)
-def _commit(path: str, version: int) -> Commit:
+@lru_cache(maxsize=256)
+def _commit(path: str, version: int) -> list[dict[str, Any]]:
     log = Path(path, "_delta_log", f"{version:020d}.json")
-    actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    try:
+        return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    except FileNotFoundError:
+        raise FileNotFoundError(f"the log of version {version} of {path} is no longer there") from None
+
+
+def _added(path: str, version: int) -> list[DeltaFile]:
+    actions = _commit(path, version)
+    if any(action["remove"].get("dataChange", True) for action in actions if "remove" in action):
+        raise Refused(
+            f"version {version} of the Delta table at {path} took rows away: only appends can be followed",
+            hint="start the pipeline in another lake, to read the table as it stands now",
+        )
     adds = [action["add"] for action in actions if "add" in action]
-    removes = [action["remove"] for action in actions if "remove" in action]
-    return Commit(
-        added=frozenset(unquote(add["path"]) for add in adds if add.get("dataChange", True)),
-        moved=frozenset(unquote(add["path"]) for add in adds if not add.get("dataChange", True)),
-        removed=frozenset(unquote(remove["path"]) for remove in removes),
-    )
+    fresh = sorted((add for add in adds if add.get("dataChange", True)), key=lambda add: str(add["path"]))
+    if any(add.get("deletionVector") for add in fresh):
+        raise Refused(f"version {version} of the Delta table at {path} uses deletion vectors")
+    return [_file(path, version, place, add) for place, add in enumerate(fresh)]
 
 
-def _there(path: str, file: str) -> bool:
-    return "://" in file or Path(path, file).exists()
+def _file(path: str, version: int, place: int, add: Mapping[str, Any]) -> DeltaFile:
+    where = unquote(add["path"])
+    full = re.sub("^file:(//)?", "", where) if where.startswith("file:") else os.path.join(path, where)
+    entry = Entry(PARTITION, version * PER_VERSION + place, full, add["modificationTime"], add["size"])
+    return DeltaFile(entry, dict(add.get("partitionValues") or {}))

@@ -2,8 +2,8 @@
 
 The driver lists folders and numbers each file once in an index (`runtime/fileindex.py`); this source
 only reads that index, so an offset is `{partition: number of files consumed}` and a batch's range can
-be read again at any time. Text formats come as raw lines (Spark parses them, as it does Kafka's values);
-parquet comes typed. Lines are counted from 0 in the file as it is, its header and blank lines too; blank
+be read again at any time; of a Delta table its log is the index (`runtime/deltarange.py`). Text formats come as raw lines (Spark parses them, as it does Kafka's values);
+parquet and delta come typed. Lines are counted from 0 in the file as it is, its header and blank lines too; blank
 lines are no records. Whole Arrow batches, never a row in Python, except where a CSV file has another header
 than the stream's first. Runs in a Python worker: of Headrace it imports only what does so too.
 """
@@ -11,7 +11,7 @@ than the stream's first. Runs in a Python worker: of Headrace it imports only wh
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +20,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from headrace.runtime import csvlayout
+from headrace.runtime import csvlayout, deltarange
 from headrace.runtime.arrowcast import fitted
+from headrace.runtime.deltarange import DeltaFile
 from headrace.runtime.fileindex import Entry, check_there, read_index
 
 POSITION = "__partition STRING, __file BIGINT, __line BIGINT, __at BIGINT"
@@ -35,7 +36,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Files(DataSource):
-    """Options: index (file), format (json | csv | parquet), comment (a character), limit (files a partition
+    """Options: index (file, of delta the table's path), format (json | csv | parquet | delta), comment (a character), limit (files a partition
     and batch), header (JSON: the names by which CSV is parsed; '' = no header), declared (JSON: names), and
     csv.sep, csv.quote, csv.escape.
     """
@@ -63,9 +64,15 @@ class _Records:
         self.types = [kind.type for kind in to_arrow_schema(schema, timezone="UTC")][len(POSITION_NAMES) :]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        entry: Entry = partition.value
-        typed = self.options.get("format") == "parquet"
-        for lines, arrays in self._typed(entry.path) if typed else self._lines(entry.path):
+        file: DeltaFile = partition.value
+        entry = file.entry
+        form = self.options.get("format", "json")
+        pieces = (
+            self._lines(entry.path)
+            if form in ("json", "csv")
+            else self._typed(file, strict=form == "parquet")
+        )
+        for lines, arrays in pieces:
             count = len(lines)
             position = [
                 pa.repeat(entry.partition, count),
@@ -102,19 +109,25 @@ class _Records:
         declared = json.loads(self.options["declared"])
         return csvlayout.rearranging(csvlayout.names_of(_decoded(line), dialect), wanted, declared, dialect)
 
-    def _typed(self, path: str) -> Iterator[tuple[Sequence[int], list[pa.Array]]]:
-        file, line = pq.ParquetFile(path), 0
-        own = {name.casefold(): name for name in reversed(file.schema_arrow.names)}
-        names = [own.get(name.casefold(), "") for name in self.columns]
-        if "" in names:
-            raise ValueError(f"{path} has no column {self.columns[names.index('')]}")
-        for batch in file.iter_batches(batch_size=CHUNK, columns=names):
-            arrays = [
-                _cast(batch.column(name), kind, f"{path}, column {name}")
-                for name, kind in zip(names, self.types, strict=True)
-            ]
-            yield range(line, line + batch.num_rows), arrays
-            line += batch.num_rows
+    def _typed(self, file: DeltaFile, *, strict: bool) -> Iterator[tuple[Sequence[int], list[pa.Array]]]:
+        """The columns by name; one that a file lacks is an error where `strict`, else NULL (it came later)."""
+        path, line = file.entry.path, 0
+        opened = pq.ParquetFile(path)
+        own = {name.casefold(): name for name in reversed(opened.schema_arrow.names)}
+        names = {name: own.get(name.casefold(), "") for name in self.columns}
+        lacking = [name for name, found in names.items() if not found and name not in file.constants]
+        if strict and lacking:
+            raise ValueError(f"{path} has no column {lacking[0]}")
+        wanted = [name for name in names.values() if name]
+        for batch in opened.iter_batches(batch_size=CHUNK, columns=wanted):
+            count = batch.num_rows
+            arrays = []
+            for name, kind in zip(self.columns, self.types, strict=True):
+                value = pa.scalar(file.constants.get(name))
+                values = batch.column(names[name]) if names[name] else pa.repeat(value, count)
+                arrays.append(_cast(values, kind, f"{path}, column {name}"))
+            yield range(line, line + count), arrays
+            line += count
 
 
 class FileStreamReader(_Records, DataSourceStreamReader):
@@ -124,6 +137,8 @@ class FileStreamReader(_Records, DataSourceStreamReader):
         return {}
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        if self.options.get("format") == "delta":
+            return deltarange.latest(self.options["index"], start)
         index = read_index(self.options["index"])
         most = int(self.options.get("limit", "1000"))
         return {
@@ -132,7 +147,7 @@ class FileStreamReader(_Records, DataSourceStreamReader):
         }
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return file_range(self.options["index"], start, end)
+        return input_of(self.options, start, end)
 
 
 class FileReader(_Records, DataSourceReader):
@@ -140,14 +155,21 @@ class FileReader(_Records, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         start, end = json.loads(self.options["start"]), json.loads(self.options["end"])
-        return file_range(self.options["index"], start, end) or [InputPartition(None)]
+        return input_of(self.options, start, end) or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return iter(()) if partition.value is None else super().read(partition)
 
 
-def file_range(index: str, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+def input_of(options: Mapping[str, str], start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
     """One input partition for each file in (start, end]; FileNotFoundError where one is gone or was changed."""
+    if options.get("format") == "delta":
+        return [InputPartition(file) for file in deltarange.files_between(options["index"], start, end)]
+    return [InputPartition(DeltaFile(entry)) for entry in file_range(options["index"], start, end)]
+
+
+def file_range(index: str, start: dict[str, int], end: dict[str, int]) -> list[Entry]:
+    """The files in (start, end], each there and as it was numbered; else FileNotFoundError."""
     entries = read_index(index)
     short = [partition for partition, upto in end.items() if len(entries.get(partition, [])) < upto]
     if short:
@@ -159,7 +181,7 @@ def file_range(index: str, start: dict[str, int], end: dict[str, int]) -> list[I
     ]
     for entry in wanted:
         check_there(entry)
-    return [InputPartition(entry) for entry in wanted]
+    return wanted
 
 
 def lines_of(path: str, limit: int | None = None) -> list[bytes]:

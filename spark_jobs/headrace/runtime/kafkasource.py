@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -36,16 +37,24 @@ CLIENT: Mapping[str, str] = MappingProxyType(
 )
 
 
-def reader_options(stream: Stream) -> dict[str, str]:
-    """What Spark's stream reader is told."""
+def reader_options(stream: Stream, note: Path) -> dict[str, str]:
+    """What Spark's stream reader is told. `note` keeps where the stream began, for every query of the lake."""
+    known = partitions(stream)
+    if not note.exists():
+        spec = LATEST if stream.option("starting-offsets") == "latest" else EARLIEST
+        note.parent.mkdir(parents=True, exist_ok=True)
+        fresh = note.with_name(f"_{note.name}")
+        fresh.write_text(json.dumps({stream.option("topic"): _asked(stream, known, spec)}), encoding="utf-8")
+        fresh.replace(note)
+    begun = _since(stream, _begun(note), known)
     options = {**_common(stream), "subscribe": stream.option("topic")}
-    options["startingOffsets"] = stream.option("starting-offsets", "earliest")
+    options["startingOffsets"] = json.dumps({stream.option("topic"): begun})
     if stream.option("max-records-per-batch"):
         options["maxOffsetsPerTrigger"] = stream.option("max-records-per-batch")
     return options
 
 
-def range_options(stream: Stream, start: Offset | None, end: Offset) -> dict[str, str]:
+def range_options(stream: Stream, note: Path, start: Offset | None, end: Offset) -> dict[str, str]:
     """What Spark's batch reader is told to read (start, end] again.
 
     Raises FileNotFoundError where the broker no longer holds all of it, or does not answer.
@@ -58,9 +67,7 @@ def range_options(stream: Stream, start: Offset | None, end: Offset) -> dict[str
         raise FileNotFoundError(
             f"topic {topic} at {stream.option('bootstrap.servers')}: {_told(error)}"
         ) from error
-    # A partition that the range's start does not know came later, and its records begin at 0.
-    begun: dict[str, int] = (start or {}).get(topic, {})
-    since = {partition: begun.get(partition, 0) for partition in upto}
+    since = _since(stream, start or _begun(note), list(upto))
     for partition, first in since.items():
         if first < min(low[partition], upto[partition]) or upto[partition] > high[partition]:
             raise FileNotFoundError(
@@ -72,6 +79,17 @@ def range_options(stream: Stream, start: Offset | None, end: Offset) -> dict[str
     options["startingOffsets"] = json.dumps({topic: since})
     options["endingOffsets"] = json.dumps({topic: upto})
     return options
+
+
+def _begun(note: Path) -> Offset:
+    begun: Offset = json.loads(note.read_text(encoding="utf-8"))
+    return begun
+
+
+def _since(stream: Stream, start: Offset, wanted: list[str]) -> dict[str, int]:
+    """The first offset by partition; one that `start` does not know came later, and its records begin at 0."""
+    begun: dict[str, int] = start.get(stream.option("topic"), {})
+    return {partition: begun.get(partition, 0) for partition in wanted}
 
 
 def partitions(stream: Stream) -> list[str]:
@@ -105,6 +123,15 @@ def unread(stream: Stream, consumed: Offset) -> set[str]:
     except KafkaException:
         return set(taken)
     return {p for p in found if high[p] > max(taken.get(p, 0), low[p])}
+
+
+def _asked(stream: Stream, wanted: list[str], spec: OffsetSpec) -> dict[str, int]:
+    try:
+        return _offsets(stream, wanted, spec)
+    except KafkaException as error:
+        raise Refused(
+            f"stream {stream.name}: the broker does not tell its offsets: {_told(error)}", place=stream.place
+        ) from error
 
 
 def _offsets(stream: Stream, wanted: list[str], spec: OffsetSpec) -> dict[str, int]:

@@ -11,7 +11,7 @@ does not fit its declared type, and where a NOT NULL column has none.
 from __future__ import annotations
 
 from functools import partial, reduce
-from operator import or_
+from operator import and_, or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -25,6 +25,7 @@ from headrace.sql.nodes import Stream
 
 POSITION = ("_partition", "_offset", "_timestamp", "__position")
 CORRUPT = "__corrupt"
+BLANK, LINE_END = " \t\r\n", "\r\n"
 # Options of Spark's readers that would change what a record is, or what becomes of a bad one.
 NOT_PASSED = ("mode", "columnNameOfCorruptRecord", "multiLine", "lineSep", "encoding", "charset", "header")
 
@@ -85,7 +86,7 @@ def _parsed(raw: DataFrame, stream: Stream, header: tuple[str, ...]) -> DataFram
             record = F.from_json(text, _schema(stream), options)
             bad = [_no_text(written), _more_than_one(text)]
         case "csv":
-            record = F.from_csv(text, _csv_schema(stream, header), options)
+            record = F.from_csv(F.rtrim(text, F.lit(LINE_END)), _csv_schema(stream, header), options)
             bad = [_no_text(text), ~F.is_valid_utf8(written)]
         case "avro":
             return _avro(raw, stream)
@@ -104,7 +105,7 @@ def _parsed(raw: DataFrame, stream: Stream, header: tuple[str, ...]) -> DataFram
 
 
 def _no_text(text: Column) -> Column:
-    return text.isNull() | (F.trim(text) == "") | ~F.is_valid_utf8(text)
+    return text.isNull() | (F.trim(text, F.lit(BLANK)) == "") | ~F.is_valid_utf8(text)
 
 
 def _more_than_one(text: Column) -> Column:
@@ -112,7 +113,7 @@ def _more_than_one(text: Column) -> Column:
 
     Only a text that looks like it is scanned a second time, as the one element that it should be.
     """
-    suspect = ~F.endswith(F.rtrim(text), F.lit("}"))
+    suspect = ~F.endswith(F.rtrim(text, F.lit(BLANK)), F.lit("}"))
     for seam in ("}{", "} {", "},{", "}, {"):
         suspect = suspect | text.contains(seam)
     return suspect & ~F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))).eqNullSafe(1)
@@ -149,10 +150,12 @@ def _avro(raw: DataFrame, stream: Stream) -> DataFrame:
         stream.place,
         f"stream {stream.name}: avro.schema",
     )
-    none = F.col("__record").isNull()
+    # Spark gives a record of NULLs alone for bytes that don't fit the schema.
+    names = opened.schema["__record"].dataType.fieldNames()  # type: ignore[attr-defined]
+    none = reduce(and_, [F.col("__record")[name].isNull() for name in names])
     kept = opened.select(
         *POSITION,
-        F.coalesce(F.to_json("__record"), F.base64("__value")).alias("__raw"),
+        F.when(none, F.base64("__value")).otherwise(F.to_json("__record")).alias("__raw"),
         none.alias("__none"),
         "__record.*",
     )

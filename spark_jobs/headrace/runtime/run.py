@@ -17,6 +17,7 @@ from types import FrameType
 from pyspark.sql import SparkSession
 
 from headrace.errors import ExitCode, Refused
+from headrace.runtime import sources
 from headrace.runtime.lake import lake_of
 from headrace.runtime.progress import Progress
 from headrace.runtime.query import LivePipeline
@@ -51,6 +52,14 @@ def run_stream(
             "--until-idle leaves open windows open, --flush closes them", hint="give one of the two"
         )
     pipeline = compile_file(request.pipeline, request.variables)
+    endless = next((s for s in pipeline.streams if sources.is_endless(s)), None)
+    if endless is not None and (request.until_idle or request.flush):
+        raise Refused(
+            f"stream {endless.name}: its connector makes rows for ever, so its input has no end",
+            hint="run it without --until-idle and --flush, and stop it by Ctrl-C",
+            place=endless.place,
+            text=pipeline.text,
+        )
     shared = SparkSession.getActiveSession() is not None
     spark = spark_session(f"headrace {pipeline.name}", cores=request.cores)
     live = LivePipeline(

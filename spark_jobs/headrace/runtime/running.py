@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import HeadraceError, Refused
-from headrace.runtime import audit, batchlog, execution, fileindex, observe, sources, tables
+from headrace.runtime import audit, batchlog, execution, observe, sources, tables
 from headrace.runtime.batch import GENERATION, Loop, Scanned, Setting, input_range, run_batch
 from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
 from headrace.runtime.faults import fault_of
@@ -190,14 +190,12 @@ class RunningQuery:
         self.tracking.find_idle(self._unread())
 
     def _unread(self) -> set[tuple[str, str]]:
-        unread = set()
-        for scan in self.loop.scans if self.loop else []:
-            if scan.stream.connector in (sources.GIVEN, "files"):
-                index = fileindex.read_index(sources.index_file(self.setting.lake, scan.stream))
-                for partition, entries in index.items():
-                    if len(entries) > int(scan.consumed.get(partition, 0)):
-                        unread.add((scan.stream.name, partition))
-        return unread
+        return {
+            (scan.stream.name, partition)
+            for scan in (self.loop.scans if self.loop else [])
+            if scan.stream.watermark is not None
+            for partition in sources.unread(self.setting.lake, scan.stream, scan.consumed)
+        }
 
     def has_new_table_version(self) -> bool:
         """Whether a reference table was refreshed since the pin."""

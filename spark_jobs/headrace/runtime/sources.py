@@ -7,7 +7,6 @@ the records between two offsets, or say that they are gone. Nothing is consumed 
 from __future__ import annotations
 
 import json
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from headrace.errors import Refused, Unknown
 from headrace.runtime import csvlayout, fileindex, kafkasource
-from headrace.runtime.deltarange import delta_range, has_more
+from headrace.runtime.deltarange import files_between, has_more, table_schema
 from headrace.runtime.filesource import (
     LINES,
     LINES_UNDER_HEADER,
@@ -109,14 +109,11 @@ def _raw_stream(spark: SparkSession, lake: Lake, stream: Stream, header: tuple[s
             reader = reader.format("headrace_files").schema(_file_schema(stream, header))
             return _positioned_file(reader.options(**_file_options(lake, stream, header)).load(), stream)
         case "kafka":
-            kafkasource.partitions(stream)  # Spark itself would try for minutes
-            return _positioned_kafka(
-                reader.format("kafka").options(**kafkasource.reader_options(stream)).load()
-            )
+            options = kafkasource.reader_options(stream, _kafka_note(lake, stream))
+            return _positioned_kafka(reader.format("kafka").options(**options).load())
         case "delta":
-            path = _existing(stream)
-            frame = reader.format("delta").option("maxFilesPerTrigger", "1000000").load(path)
-            return _positioned_delta(frame)
+            reader = reader.format("headrace_files").schema(_delta_schema(stream))
+            return _positioned_file(reader.options(index=_existing(stream), format="delta").load(), stream)
         case "rate":
             return _positioned_rate(reader.format("rate-micro-batch").options(**_rate_options(stream)).load())
         case other:
@@ -140,15 +137,14 @@ def _raw_range(
             reader = spark.read.format("headrace_files").schema(_file_schema(stream, header))
             return _positioned_file(reader.options(**options).load(), stream)
         case "kafka":
-            options = kafkasource.range_options(stream, start, end)
+            options = kafkasource.range_options(stream, _kafka_note(lake, stream), start, end)
             return _positioned_kafka(spark.read.format("kafka").options(**options).load())
         case "delta":
-            pieces = [
-                _positioned_delta(piece) for piece in delta_range(spark, stream.option("path"), start, end)
-            ]
-            if not pieces:
-                pieces = [_positioned_delta(spark.read.format("delta").load(stream.option("path"))).limit(0)]
-            return reduce(DataFrame.unionByName, pieces)
+            options = {"index": stream.option("path"), "format": "delta"}
+            files_between(options["index"], start or {}, end)
+            options |= {"start": json.dumps(start or {}), "end": json.dumps(end)}
+            reader = spark.read.format("headrace_files").schema(_delta_schema(stream))
+            return _positioned_file(reader.options(**options).load(), stream)
         case "rate":
             return _positioned_rate(_rate_range(spark, stream, start, end))
         case other:
@@ -165,6 +161,10 @@ def _rate_range(spark: SparkSession, stream: Stream, start: Offset | None, end: 
     return values.select(F.expr(at).alias("timestamp"), "value")
 
 
+def _kafka_note(lake: Lake, stream: Stream) -> Path:
+    return Path(lake.files, f"{stream.name}.begin.json")
+
+
 # ---- position columns --------------------------------------------------------------------------
 def _positioned_file(raw: DataFrame, stream: Stream) -> DataFrame:
     rest = [F.col(f"`{name}`") for name in raw.columns if name not in POSITION_NAMES]
@@ -174,7 +174,9 @@ def _positioned_file(raw: DataFrame, stream: Stream) -> DataFrame:
         partition, position = F.col("__partition").cast("int"), offset.cast("string")
     else:
         offset = F.struct(F.col("__file").alias("file"), F.col("__line").alias("line"))
-        partition, position = F.col("__partition"), F.concat_ws(":", "__file", "__line")
+        delta = stream.connector == "delta"
+        partition = F.lit(0) if delta else F.col("__partition")
+        position = F.concat_ws(":", "__file", "__line")
     return raw.select(
         partition.alias("_partition"), offset.alias("_offset"), at, position.alias("__position"), *rest
     )
@@ -187,18 +189,6 @@ def _positioned_kafka(raw: DataFrame) -> DataFrame:
         F.col("timestamp").alias("_timestamp"),
         F.col("offset").cast("string").alias("__position"),
         F.col("value").alias("__value"),
-    )
-
-
-def _positioned_delta(frame: DataFrame) -> DataFrame:
-    row = F.col("_metadata.row_index")
-    file = F.col("_metadata.file_name")
-    return frame.select(
-        F.lit(0).alias("_partition"),
-        F.struct(file.alias("file"), row.alias("line")).alias("_offset"),
-        F.col("_metadata.file_modification_time").alias("_timestamp"),
-        F.concat_ws(":", file, row).alias("__position"),
-        "*",
     )
 
 
@@ -233,6 +223,16 @@ def _file_options(lake: Lake, stream: Stream, header: tuple[str, ...]) -> dict[s
     if header:
         options |= {"header": json.dumps(header), "declared": json.dumps([c.name for c in stream.physical])}
     return options
+
+
+def _delta_schema(stream: Stream) -> StructType:
+    """The position, and the declared columns as the table has them; one that it lacks is left out."""
+    declared = {column.name.casefold() for column in stream.physical}
+    table = StructType.fromJson(table_schema(_existing(stream)))
+    position = StructType.fromDDL(POSITION)
+    assert isinstance(position, StructType)
+    own = [StructField(f.name, f.dataType) for f in table.fields if f.name.casefold() in declared]
+    return StructType([*position.fields, *own])
 
 
 def _rate_options(stream: Stream) -> dict[str, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from expectations.calls import plain_calls
-from expectations.rewrite import CARRIED, Names, Plain, plain
+from expectations.relations import CARRIED, Names
+from expectations.rewrite import Plain, plain
 from expectations.statement import view_texts
 from headrace.errors import Unknown
 

@@ -42,11 +42,24 @@ def test_each_batch_has_counts_of_its_own() -> None:
     assert counter.rows("hourly", 2) == ()
 
 
-def test_a_partition_that_says_nothing_is_empty() -> None:
+def test_a_stateful_task_that_counts_nothing_has_an_empty_partition() -> None:
     counter = StateCounter()
     counter.job_started(description("hourly", 0), [0])
-    counter.task_ended(0, 3, accumulators((1, 4)))
-    assert counter.rows("hourly") == (0, 0, 0, 4)
+    counter.task_ended(0, 1, accumulators((1, 4)))
+    counter.job_started(description("hourly", 1), [1])
+    for partition in (0, 1):
+        counter.task_ended(
+            1, partition, "List(AccumulableInfo(9,Some(time to commit changes),Some(0),Some(0)))"
+        )
+    assert counter.rows("hourly", 0) == (0, 4)
+    assert counter.rows("hourly") == (0, 0)
+
+
+def test_a_task_without_state_says_nothing() -> None:
+    counter = StateCounter()
+    counter.job_started(description("hourly", 0), [0])
+    counter.task_ended(0, 0, "List(AccumulableInfo(9,Some(duration),Some(5),Some(5)))")
+    assert counter.rows("hourly") == ()
 
 
 def test_other_jobs_and_other_queries_are_kept_apart() -> None:

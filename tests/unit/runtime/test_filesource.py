@@ -101,7 +101,7 @@ def test_lines_under_another_header_are_rearranged_and_kept_as_written(tmp_path:
     path = tmp_path / "f.csv"
     path.write_bytes(b'v,k\n1,"a,b"\n2\n3,\xff\n')
     options = {"header": json.dumps(["k", "v"]), "declared": json.dumps(["k", "v"])}
-    batch = [row for row in read_binary(path, **options)]
+    batch = read_binary(path, **options)
     assert batch == [(1, b'"a,b",1', b'1,"a,b"'), (2, b"", b"2"), (3, b"\xff,3", b"3,\xff")]
 
 
