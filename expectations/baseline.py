@@ -86,9 +86,10 @@ def plain_text(pipeline: Pipeline, result: Result, history: History) -> Plain:
 def run_baseline(reader: Reader, result: Result, history: History, columns: list[str], path: str) -> Expected:
     """Compute the baseline's rows and leave them at `path`, under the names of the result table's columns."""
     text = plain_text(reader.pipeline, result, history)
+    judged = "__late_us" in text.text
     _register_tables(reader, result, history)
     for stream in _streams(reader, history):
-        accepted(reader, history, stream).createOrReplaceTempView(f"`{stream.name}`")
+        accepted(reader, history, stream, by_watermark=judged).createOrReplaceTempView(f"`{stream.name}`")
     rows = _query(reader, result, text)
     named = _named(rows, result, text, columns)
     try:

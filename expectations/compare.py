@@ -73,13 +73,20 @@ def _by_key(expected: DataFrame, found: DataFrame, columns: Columns) -> DataFram
         .otherwise("equal")
     )
     alone = F.col("e_here").isNull() | F.col("f_here").isNull()
-    return joined.withColumn("differing", differing).select(
-        kind.alias("kind"),
-        F.lit(1).cast("bigint").alias("times"),
-        F.col("e_here").isNotNull().cast("bigint").alias("expected"),
-        F.col("f_here").isNotNull().cast("bigint").alias("found"),
-        _key(columns.keys).alias("key"),
-        F.when(alone, whole.cast(DIFFERING)).otherwise(F.col("differing")).alias("differing"),
+    texts = F.when(alone, whole.cast(DIFFERING)).otherwise(F.col("differing"))
+    return (
+        joined.withColumn("differing", differing)
+        .withColumn("kind", kind)
+        .select(
+            "kind",
+            F.lit(1).cast("bigint").alias("times"),
+            F.col("e_here").isNotNull().cast("bigint").alias("expected"),
+            F.col("f_here").isNotNull().cast("bigint").alias("found"),
+            F.when(F.col("kind") != "equal", _key(columns.keys)).alias(
+                "key"
+            ),  # texts only where they are read
+            F.when(F.col("kind") != "equal", texts).alias("differing"),
+        )
     )
 
 
@@ -109,7 +116,7 @@ def _by_content(expected: DataFrame, found: DataFrame, columns: Columns) -> Data
         F.col("e_times").alias("expected"),
         F.col("f_times").alias("found"),
         F.map_from_arrays(F.array().cast("array<string>"), F.array().cast("array<string>")).alias("key"),
-        F.when(surplus != 0, texts.cast(DIFFERING)).otherwise(F.array().cast(DIFFERING)).alias("differing"),
+        F.when(surplus != 0, texts.cast(DIFFERING)).alias("differing"),
     )
 
 

@@ -54,14 +54,13 @@ def run_gate(
 ) -> Verdict:
     """Compare, check, write the verdict and Data Docs. Raises Refused for a result or a time that isn't one."""
     begun, now = time.monotonic(), clock()
+    pipeline = compile_file(Path(request.pipeline_path), dict(request.variables))
+    wanted, since = _wanted(pipeline, request.results), _instant(request.since)
+    lake = lake_of(pipeline, request.lake)
+    folder = gate_folder(lake, request)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="great-expectations") as importing:
         great = importing.submit(importlib.import_module, "expectations.great")
-        pipeline = compile_file(Path(request.pipeline_path), dict(request.variables))
-        wanted = _wanted(pipeline, request.results)
-        since = _instant(request.since)
         spark = spark or spark_session("headrace-gate")
-        lake = lake_of(pipeline, request.lake)
-        folder = gate_folder(lake, request)
         gate = Gate(spark, pipeline, lake, folder, reader_for(spark, pipeline, lake), since)
         try:
             judged = [judge(gate, result) for result in wanted]

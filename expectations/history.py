@@ -18,7 +18,7 @@ from headrace.runtime.lake import Lake
 Offset = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a batch is itself: it may be the key of a map
 class Batch:
     """One batch of a query. Watermarks in milliseconds since 1970, None while there was none."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,9 +45,13 @@ class Reader:
     held: dict[str, DataFrame] = field(default_factory=dict)
 
 
-def accepted(reader: Reader, history: History, stream: Stream) -> DataFrame:
-    """The rows of a stream that the query took, tagged; one partition."""
-    return _for_query(_without_rejected(reader, history, stream, _tagged(reader, history, stream)))
+def accepted(reader: Reader, history: History, stream: Stream, *, by_watermark: bool = True) -> DataFrame:
+    """The rows of a stream that the query took, tagged; one partition.
+
+    `by_watermark` False: nothing in the query asks which watermark judged a row, and no row is late by its tag.
+    """
+    rows = _tagged(reader, history, stream, by_watermark=by_watermark)
+    return _for_query(_without_rejected(reader, history, stream, rows))
 
 
 def rejected_as_late(reader: Reader, history: History, stream: Stream) -> DataFrame | None:
@@ -57,13 +60,15 @@ def rejected_as_late(reader: Reader, history: History, stream: Stream) -> DataFr
     late = named.filter(pc.equal(named.column("reason"), "late"))
     if not late.num_rows:
         return None
-    return _for_query(_matched(_tagged(reader, history, stream).where("NOT __bad"), late, "left_semi"))
+    rows = _tagged(reader, history, stream, by_watermark=True)
+    return _for_query(_matched(rows.where("NOT __bad"), late, "left_semi"))
 
 
 def lost_records(reader: Reader, history: History, stream: Stream) -> int:
     """How many bad records of the query's input `rejected` does not name; 0 is right."""
     named = _rejected(reader, history, stream)
-    bad = _tagged(reader, history, stream).where("__bad")
+    batches = [batch for batch in history.batches if stream.name in batch.offsets]
+    bad = _whole(reader, stream, batches).where("__bad")
     return (_matched(bad, named, "left_anti") if named.num_rows else bad).count()
 
 
@@ -96,24 +101,21 @@ def _for_query(rows: DataFrame) -> DataFrame:
 
 
 # ---- tags --------------------------------------------------------------------------------------
-def _tagged(reader: Reader, history: History, stream: Stream) -> DataFrame:
+def _tagged(reader: Reader, history: History, stream: Stream, *, by_watermark: bool) -> DataFrame:
     batches = [batch for batch in history.batches if stream.name in batch.offsets]
     epochs = {versions: number for number, versions in enumerate(history.versions)}
-    tags = {(_late_us(batch), epochs[batch.tables]) for batch in batches}
-    if len(tags) == 1 or stream.connector in POSITIONS:
-        whole = _whole(reader, stream, batches)
-        if len(tags) == 1:
-            return _with_tag(whole, *tags.pop())
-        ranges = reader.spark.createDataFrame(list(_ranges(stream, batches, epochs)), RANGE)
-        return _by_position(whole, ranges, POSITIONS[stream.connector])
-    found = pieces(history, stream.name, by_watermark=True)
+    tags = {
+        batch: (_late_us(batch) if by_watermark else NEVER_LATE, epochs[batch.tables]) for batch in batches
+    }
+    distinct = set(tags.values())
+    if len(distinct) == 1:
+        return _with_tag(_whole(reader, stream, batches), *distinct.pop())
+    if stream.connector in POSITIONS:
+        ranges = reader.spark.createDataFrame(list(_ranges(stream, tags)), RANGE)
+        return _by_position(_whole(reader, stream, batches), ranges, POSITIONS[stream.connector])
     frames = [
-        _with_tag(
-            _read(reader, stream, piece.start, piece.end),
-            _late_us(piece.batches[0]),
-            epochs[piece.batches[0].tables],
-        )
-        for piece in found
+        _with_tag(_read(reader, stream, piece.start, piece.end), *tags[piece.batches[0]])
+        for piece in pieces(history, stream.name, by_watermark=by_watermark)
     ]
     return reduce(DataFrame.unionByName, frames).coalesce(1)
 
@@ -141,15 +143,14 @@ def _with_tag(rows: DataFrame, late_us: int, epoch: int) -> DataFrame:
 
 
 def _ranges(
-    stream: Stream, batches: list[Batch], epochs: Mapping[Any, int]
+    stream: Stream, tags: Mapping[Batch, tuple[int, int]]
 ) -> Iterator[tuple[str, int, int, int, int]]:
     """Per partition the positions [low, high) of each run of batches with the same tag."""
     open_: dict[str, tuple[int, int, int, int]] = {}
-    for batch in batches:
+    for batch, tag in tags.items():
         start, end = batch.offsets[stream.name]
         before, after = _by_partition(stream, start), _by_partition(stream, end)
         for partition, high in after.items():
-            tag = (_late_us(batch), epochs[batch.tables])
             low = before.get(partition, 0)
             if partition in open_ and open_[partition][2:] == tag:
                 low = open_[partition][0]

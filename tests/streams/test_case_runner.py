@@ -97,6 +97,6 @@ class TestRunFiles:
 
 
 def test_runs_leave_nothing_in_memory(spark: SparkSession, tmp_path: Path) -> None:
-    before = set(Path("/dev/shm").glob("headrace-case-*"))
+    before = set(Path("/dev/shm").glob("headrace-cases-*/*"))
     run(tmp_path, "[{s: [[A, 1, 1]]}]", "{r: [{k: A, total: 1}]}")
-    assert set(Path("/dev/shm").glob("headrace-case-*")) <= before
+    assert set(Path("/dev/shm").glob("headrace-cases-*/*")) <= before

@@ -30,7 +30,7 @@ def _runs() -> Iterator[object]:
 
 
 @pytest.mark.streams
-@pytest.mark.parametrize(("case", "variant"), _runs())
+@pytest.mark.parametrize(("case", "variant"), tuple(_runs()))
 def test_the_case_holds(spark: SparkSession, case: Case, variant: Variant) -> None:
     report = run_case(spark, case, variant.partitions, variant.joined)
     feature = missing_feature(PENDING, case)

@@ -80,7 +80,12 @@ class Hand:
         return Lake(str(self.folder / "lake"))
 
     def file(self, number: int, rows: Sequence[tuple[Any, float, Any]]) -> None:
-        text = "".join(json.dumps({"k": k, "ts": at(ts).isoformat(), "v": v}) + "\n" for k, ts, v in rows)
+        self.text(
+            number,
+            "".join(json.dumps({"k": k, "ts": at(ts).isoformat(), "v": v}) + "\n" for k, ts, v in rows),
+        )
+
+    def text(self, number: int, text: str) -> None:
         (self.folder / "in/partition=A" / f"{number:04}.json").write_text(text)
         fileindex.discover(index_file(self.lake, self.pipeline.stream("s")), str(self.folder / "in"))
 
@@ -145,7 +150,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Hand:
     for query, reason in (("good", "bad_record"), ("early", "late")):
         hand.reject(query, "1:0", reason)
         hand.counts(query, [("A", 0, 1, 1.0), *GOOD[1:]])
-    (hand.folder / "in/partition=A/0002.json").write_text("no record\n")
+    hand.text(2, "no record\n")
     hand.log("lost", 2)
     hand.counts("lost", GOOD)
     _write_versions(hand)

@@ -6,6 +6,7 @@ the windows that those close are in the result. Nothing here sleeps.
 
 from __future__ import annotations
 
+import atexit
 import re
 import shutil
 import tempfile
@@ -14,6 +15,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -74,7 +76,8 @@ class _Stage:
 def case_session(app: str) -> SparkSession:
     """The production session for many short runs: the JVM's optimizing compiler would cost more than it gives."""
     options = f"{CONF['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1"
-    return spark_session(app, conf={"spark.driver.extraJavaOptions": options})
+    maintenance = {"spark.sql.streaming.stateStore.maintenanceInterval": "1h"}  # no run lasts so long
+    return spark_session(app, conf={"spark.driver.extraJavaOptions": options, **maintenance})
 
 
 def variants(case: Case, partitions: tuple[int, ...]) -> tuple[Variant, ...]:
@@ -240,11 +243,25 @@ def _slug(name: str) -> str:
 
 @contextmanager
 def _folder(keep: bool) -> Iterator[Path]:
-    """A folder for one run, in memory where there is room; removed afterwards unless it is to be kept."""
-    in_memory = not keep and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM
-    folder = Path(tempfile.mkdtemp(prefix="headrace-case-", dir=_MEMORY if in_memory else None))
+    """A folder for one run, removed afterwards unless it is to be kept."""
+    if keep:
+        yield Path(tempfile.mkdtemp(prefix="headrace-case-"))
+        return
+    folder = Path(tempfile.mkdtemp(dir=_all_folders()))
     try:
         yield folder
     finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def _all_folders() -> Path:
+    """Where this process's runs lie, in memory where there is room.
+
+    It goes at the process's end: Spark's maintenance of state stores may write into a run's folder again
+    after the run has ended and its folder was removed.
+    """
+    in_memory = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM
+    folder = Path(tempfile.mkdtemp(prefix="headrace-cases-", dir=_MEMORY if in_memory else None))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headrace.errors import HeadraceError, Refused
@@ -31,7 +32,9 @@ OF_THE_DATA = (
 HINTS = {"DIVIDE_BY_ZERO": "TRY_DIVIDE gives NULL instead", "REMAINDER_BY_ZERO": "TRY_MOD gives NULL instead"}
 
 
-def fault_of(error: PySparkException, result: Result, batch: int | None, input_range: str) -> HeadraceError:
+def fault_of(
+    error: PySparkException | Py4JJavaError, result: Result, batch: int | None, input_range: str
+) -> HeadraceError:
     """The error of a query: Refused where an expression failed on the data, else a fault."""
     text = str(error)
     where = f" in batch {batch}" if batch is not None else ""

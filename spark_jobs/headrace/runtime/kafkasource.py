@@ -114,11 +114,15 @@ def partitions(stream: Stream) -> list[str]:
 
 
 def unread(stream: Stream, consumed: Offset) -> set[str]:
-    """The partitions with records beyond `consumed`; all of them where the broker can't say."""
+    """The partitions with records beyond `consumed`; all of them where the broker can't say.
+
+    A partition that no batch knows yet is not named: the tracker doesn't know it either.
+    """
     taken: dict[str, int] = consumed.get(stream.option("topic"), {})
     try:
         topics = _admin(stream).list_topics(stream.option("topic"), timeout=GLANCE_S).topics
-        found = [str(partition) for partition in topics[stream.option("topic")].partitions]
+        every = [str(partition) for partition in topics[stream.option("topic")].partitions]
+        found = [partition for partition in every if partition in taken] if taken else every
         low, high = (_offsets(stream, found, spec) for spec in (EARLIEST, LATEST))
     except KafkaException:
         return set(taken)

@@ -148,9 +148,7 @@ class LivePipeline:
     def _discover(self) -> None:
         for stream in self.pipeline.streams:
             if stream.connector == "files":
-                folder = stream.option("path")
-                fileindex.discover(sources.index_file(self.lake, stream), folder)
-                named = fileindex.partitions_of(folder)
+                named = sources.discover(self.lake, stream)
                 for query in self.queries:
                     if query.query is not None:
                         query.tracking.add(stream.name, named)

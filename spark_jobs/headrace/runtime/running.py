@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -180,7 +181,7 @@ class RunningQuery:
         except HeadraceError as error:
             self.failure = error
             raise
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:  # `toArrow` raises the second
             self.failure = fault_of(error, self.result, number, input_range(self.loop, number))
             raise
 

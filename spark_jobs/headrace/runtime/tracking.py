@@ -67,7 +67,9 @@ class Tracking:
     def find_idle(self, unread: Collection[tuple[str, str]]) -> None:
         """Mark the partitions that were silent too long; those with unread input are not idle."""
         with self._lock:
-            self.marks.find_idle(self.clock(), unread)
+            sources = self.marks.sources()
+            known = {(s, p) for s, p in unread if s in sources and p in self.marks.partitions(s)}
+            self.marks.find_idle(self.clock(), known)
             self.offer()
 
     def watermark(self) -> int | None:
