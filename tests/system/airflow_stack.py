@@ -1,4 +1,7 @@
-"""`make airflow` as a user has it: the whole stack, one stream run, the gate that follows it, and nothing left behind."""
+"""`make airflow` as a user has it: the whole stack, one stream run, the gate that follows it, and nothing left behind.
+
+Not collected with the others until it was seen passing: `pytest tests/system/airflow_stack.py` runs it.
+"""
 
 from __future__ import annotations
 
