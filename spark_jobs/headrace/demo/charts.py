@@ -16,6 +16,8 @@ WIDTH, HEIGHT = 560.0, 270.0
 LEFT, RIGHT, TOP, BOTTOM = 92.0, 98.0, 12.0, 48.0
 LABEL_GAP = 15.0  # least distance of two labels at the ends of lines
 
+SMALLEST = 1e-300  # span of an axis: a fifth of it is still a normal number
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -56,7 +58,7 @@ class Bar:
 def number_axis(label: str, values: Sequence[float]) -> Axis:
     """An axis that holds 0 and all values, with about five round ticks."""
     low, high = min([*values, 0.0]), max([*values, 0.0])
-    step = _round_step((high - low) or 1.0)
+    step = _round_step(max(high - low, SMALLEST) if high > low else 1.0)
     first, last = math.ceil(low / step), math.ceil(high / step)
     last = max(last, first + 1)
     ticks = tuple((index * step, f"{index * step:,g}") for index in range(first, last + 1))

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from headrace.runtime import deltawrite
 from headrace.runtime.lake import Lake
 from headrace.runtime.lower import IDENTITY, Inputs, late_rows, late_windows
+from headrace.runtime.records import own_time
 from headrace.sql.nodes import Result, Stream
 
 REASONS = ("late", "bad_record", "null_event_time")
@@ -103,7 +104,7 @@ def _unusable(stream: Stream, rows: DataFrame) -> list[DataFrame]:
             F.col("_partition").cast("string").alias("partition"),
             F.col("__position").alias("offset"),
             F.lit(reason).alias("reason"),
-            F.col("__own_time").alias("event_time"),
+            own_time(rows).alias("event_time"),
             F.col("__raw").alias("raw"),
         )
         for reason, condition in kinds

@@ -20,9 +20,9 @@ from headrace.runtime import audit, batchlog, execution, observe, sources
 from headrace.runtime.batchlog import BatchRow
 from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
 from headrace.runtime.lake import Lake
-from headrace.runtime.lower import SHIFT_US
 from headrace.runtime.progress import Progress
 from headrace.runtime.sinks import Sink
+from headrace.runtime.ticks import SHIFT_US
 from headrace.runtime.tracking import Tracking
 from headrace.sql.nodes import Pipeline, Result, Stream
 

@@ -1,7 +1,4 @@
-"""Spark's analyser asked early: an expression that does not fit is refused with its place in the SQL.
-
-Also the values that stand in a tick's row, for each type.
-"""
+"""Spark's analyser asked early: an expression that does not fit is refused with its place in the SQL."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from collections.abc import Callable
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from headrace.errors import Place, Refused
 
@@ -32,30 +28,3 @@ def _words(error: AnalysisException) -> str:
     first = str(error).split(";\n")[0].split("\n== SQL")[0].strip()
     first = re.sub(r"^\[([A-Z_.0-9]+)\]\s*", "", first)
     return re.sub(r"\s*SQLSTATE: \w+", "", first).replace("\n", " ")
-
-
-def tick_value(kind: T.DataType, tick: str) -> str:
-    """SQL text of some value of a type, made from the TIMESTAMP column `tick`; never an error.
-
-    It must depend on `tick`: a condition over a constant would be folded and pushed below the tick's
-    watermark operator, which then sees no tick (docs/findings.md).
-    """
-    number = f"(unix_micros({tick}) % 2)"
-    match kind:
-        case T.ArrayType():
-            return f"array({tick_value(kind.elementType, tick)})"
-        case T.MapType():
-            return f"map({tick_value(kind.keyType, tick)}, {tick_value(kind.valueType, tick)})"
-        case T.StructType():
-            parts = ", ".join(f"'{f.name}', {tick_value(f.dataType, tick)}" for f in kind.fields)
-            return f"named_struct({parts})"
-        case T.StringType() | T.BinaryType():
-            return f"CAST(CAST({number} AS STRING) AS {kind.simpleString()})"
-        case T.BooleanType():
-            return f"({number} = 0)"
-        case T.DateType() | T.TimestampType() | T.TimestampNTZType():
-            return f"CAST({tick} AS {kind.simpleString()})"
-        case T.NumericType():
-            return f"TRY_CAST({number} AS {kind.simpleString()})"
-        case _:
-            raise Refused(f"columns of type {kind.simpleString()} can't be streamed")

@@ -1,8 +1,7 @@
 """From plan nodes to a DataFrame: one `match`, Spark's native operators, expressions as Spark SQL text.
 
 Event times inside native operators are shifted forward by SHIFT_US (Spark's watermark can't lie before
-1970) and shifted back above them. A stream that feeds a window is the union of its tick and its rows;
-only the tick branch carries `withWatermark` (DESIGN: the watermark by ticks). No action runs here.
+1970) and shifted back above them. No action runs here.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from pyspark.sql import functions as F
 
 from headrace.errors import Refused
 from headrace.event_time import windows
-from headrace.event_time.interval import DAY_US
-from headrace.runtime.fields import analysed, tick_value
+from headrace.runtime.fields import analysed
+from headrace.runtime.ticks import SHIFT_US
 from headrace.sql.aggregates import lower_call
 from headrace.sql.nodes import (
     Aggregate,
@@ -37,7 +36,6 @@ from headrace.sql.nodes import (
     walk,
 )
 
-SHIFT_US = 800_000 * DAY_US  # whole days, more than there are between year 1 and 1970
 ADMITTED = "__admitted"  # whether HAVING lets the group's row stand, in upserted results
 IDENTITY = "__identity"  # which record a row came from, in the audit's plans
 WINDOW_TAG = {"spark.watermarkDelayMs": 0, "spark.timeWindow": True}
@@ -47,13 +45,11 @@ WINDOW_TAG = {"spark.watermarkDelayMs": 0, "spark.timeWindow": True}
 class Inputs:
     """What the leaves of a plan stand for: `scan(n, stream)` the rows of the n-th Scan, `lookup(table)`.
 
-    `ticks` gives the tick stream, or is None where nothing needs a watermark (and in batch plans).
     `carry` keeps the column IDENTITY through the plan (the audit's).
     """
 
     scan: Callable[[int, str], DataFrame]
     lookup: Callable[[str], DataFrame]
-    ticks: Callable[[], DataFrame] | None = None
     carry: bool = False
     upsert: bool = False
     scans: list[str] = field(default_factory=list)  # the streams of the Scans met so far, in plan order
@@ -69,8 +65,7 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
     match node:
         case Scan(stream=stream):
             inputs.scans.append(stream)
-            rows = inputs.scan(len(inputs.scans) - 1, stream)
-            return rows if inputs.ticks is None else _with_ticks(inputs.ticks(), rows)
+            return inputs.scan(len(inputs.scans) - 1, stream)
         case Lookup(table=table):
             return inputs.lookup(table)
         case Alias(input=below, name=name):
@@ -97,19 +92,6 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
             return _union([lower(one, inputs) for one in several])
         case Distinct(input=below):
             return lower(below, inputs).dropDuplicates()
-
-
-def _with_ticks(ticks: DataFrame, rows: DataFrame) -> DataFrame:
-    """The tick branch first, so that the union's `__tick` carries the watermark; the tick row itself never leaves."""
-    time = F.expr(f"timestamp_micros(tick_us + {SHIFT_US}L)").alias("__tick")
-    marked = ticks.select(time, "is_tick").withWatermark("__tick", "0 seconds")
-    filler = [F.expr(f"{tick_value(f.dataType, '__tick')} AS `{f.name}`") for f in rows.schema.fields]
-    tick_branch = marked.select("__tick", "is_tick", *filler)
-    row_branch = rows.select(
-        F.lit(None).cast("timestamp").alias("__tick"), F.lit(False).alias("is_tick"), "*"
-    )
-    both = tick_branch.unionAll(row_branch)
-    return both.where("NOT (is_tick AND __tick IS NOT NULL)").drop("__tick", "is_tick")
 
 
 def _project(rows: DataFrame, columns: tuple[Named, ...], inputs: Inputs) -> DataFrame:

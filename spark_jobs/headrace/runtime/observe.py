@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from headrace.event_time.interval import Interval
 from headrace.event_time.marks import Marks
+from headrace.runtime.records import own_time
 from headrace.sql.catalog import duration_ms
 from headrace.sql.nodes import Stream
 
@@ -35,42 +36,55 @@ class Seen:
 
 
 def observing(rows: DataFrame, stream: Stream, name: str, partitions: Sequence[str]) -> DataFrame:
-    """The rows unchanged, observed under `name`."""
-    if stream.watermark is None:
-        return rows.observe(name, F.count(F.lit(1)).alias("rows"), F.count_if("__bad").alias("bad"))
-    time = F.when(_usable(stream, _processing_time(stream)), F.unix_micros("__own_time"))
+    """The rows unchanged, observed under `name`; a tick among them is not counted.
+
+    Each metric costs every row: those that can't be anything but zero are left out.
+    """
+    metrics = [F.count("__bad").alias("rows")]
+    if stream.connector != "rate":  # made by Spark: nothing to parse
+        metrics.append(F.count(_one_if(F.col("__bad"))).alias("bad"))
+    if stream.watermark is not None:
+        metrics += _of_event_time(stream, own_time(rows), partitions)
+    return rows.observe(name, *metrics)
+
+
+def _of_event_time(stream: Stream, own: Column, partitions: Sequence[str]) -> list[Column]:
+    """How many records have an event time, how many of a known partition, and each partition's largest."""
+    future = _future(stream, own, _processing_time(stream))
+    time = F.unix_micros(own) if future is None else F.when(~future, F.unix_micros(own))
+    metrics = [F.count(own).alias("timed")]
+    if future is not None:
+        metrics.append(F.count(_one_if(future)).alias("future"))
+    if len(partitions) == 1 and stream.connector in ("delta", "rate"):
+        return [*metrics, F.max(time).alias("m0")]
     partition = F.col("_partition").cast("string")
-    alone = len(partitions) == 1 and stream.connector in ("delta", "rate")
-    maxima = [
-        F.max(time if alone else F.when(partition == name_, time)).alias(f"m{i}")
-        for i, name_ in enumerate(partitions)
+    metrics.append(F.count(_one_if(partition.isin(list(partitions)))).alias("placed"))
+    return metrics + [
+        F.max(F.when(partition == known, time)).alias(f"m{i}") for i, known in enumerate(partitions)
     ]
-    elsewhere = F.lit(False) if alone else ~partition.isin(list(partitions))
-    return rows.observe(
-        name,
-        F.count(F.lit(1)).alias("rows"),
-        F.count_if("__bad").alias("bad"),
-        F.count_if(~F.col("__bad") & F.col("__own_time").isNull()).alias("missing"),
-        F.count_if(_future(stream, _processing_time(stream))).alias("future"),
-        F.count_if(elsewhere).alias("elsewhere"),
-        *maxima,
-    )
+
+
+def _one_if(condition: Column) -> Column:
+    return F.when(condition, F.lit(1))
 
 
 def seen(metrics: Mapping[str, Any], partitions: Sequence[str]) -> Seen:
     """The observed metrics of a Scan, read."""
-    counts = {key: int(metrics.get(key) or 0) for key in ("rows", "bad", "missing", "future", "elsewhere")}
+    rows, bad, future = (int(metrics.get(key) or 0) for key in ("rows", "bad", "future"))
+    missing = rows - bad - int(metrics["timed"]) if "timed" in metrics else 0
+    elsewhere = rows - int(metrics["placed"]) if "placed" in metrics else 0
     maxima = {
         name: int(metrics[f"m{i}"]) for i, name in enumerate(partitions) if metrics.get(f"m{i}") is not None
     }
-    unplaced = counts["bad"] + counts["missing"] + counts["future"] + counts["elsewhere"]
-    return Seen(counts["rows"], counts["bad"], counts["missing"], counts["future"], maxima, unplaced == 0)
+    return Seen(rows, bad, missing, future, maxima, exact=bad + missing + future + elsewhere == 0)
 
 
 def maxima_of(rows: DataFrame, stream: Stream, at_ms: int) -> dict[str, int | None]:
     """By partition that delivered, its largest usable event time (µs; None: it has none); an action."""
     now = F.col("_timestamp") if not stream.connector else F.timestamp_millis(F.lit(at_ms))
-    time = F.when(_usable(stream, now), F.unix_micros("__own_time"))
+    own = own_time(rows)
+    future = _future(stream, own, now)
+    time = F.unix_micros(own) if future is None else F.when(~future, F.unix_micros(own))
     grouped = rows.groupBy(F.col("_partition").cast("string").alias("partition")).agg(
         F.max(time).alias("time")
     )
@@ -99,13 +113,9 @@ def _processing_time(stream: Stream) -> Column:
     return F.col("_timestamp") if not stream.connector else F.current_timestamp()
 
 
-def _future(stream: Stream, now: Column) -> Column:
+def _future(stream: Stream, own: Column, now: Column) -> Column | None:
+    """Whether a record's event time is too far ahead; None where the stream does not ask."""
     ahead = stream.option("watermark.max-ahead")
     if not ahead:
-        return F.lit(False)
-    border = F.unix_micros(now) + F.lit(duration_ms(ahead) * 1000)
-    return F.col("__own_time").isNotNull() & (F.unix_micros("__own_time") > border)
-
-
-def _usable(stream: Stream, now: Column) -> Column:
-    return F.col("__own_time").isNotNull() & ~_future(stream, now)
+        return None
+    return F.unix_micros(own) > F.unix_micros(now) + F.lit(duration_ms(ahead) * 1000)

@@ -24,18 +24,17 @@ from headrace.runtime.filesource import WRITTEN
 from headrace.sql.nodes import Stream
 
 POSITION = ("_partition", "_offset", "_timestamp", "__position")
-CORRUPT = "__corrupt"
+CORRUPT, OWN_TIME = "__corrupt", "__own_time"
 BLANK, LINE_END = " \t\r\n", "\r\n"
 # Options of Spark's readers that would change what a record is, or what becomes of a bad one.
 NOT_PASSED = ("mode", "columnNameOfCorruptRecord", "multiLine", "lineSep", "encoding", "charset", "header")
 
 
 def rows_of(raw: DataFrame, stream: Stream, header: tuple[str, ...] = ()) -> DataFrame:
-    """The stream's rows: declared columns, system columns, `__bad`, `__raw`, `__own_time`.
+    """The stream's rows: declared columns, system columns, `__bad`, `__raw` and, where missing event times
+    are filled from the wall clock, OWN_TIME.
 
     `header` names the fields of a CSV record, where they stand in another order than declared.
-    `__own_time` is the event time that the record itself carries (NULL where it has none, or where it is
-    bad), by which marks move; `_event_time` also takes the wall clock where the stream says so.
     """
     parsed = _parsed(raw, stream, header) if "__value" in raw.columns else _checked(raw, stream)
     for column in stream.columns:
@@ -209,13 +208,16 @@ def _missing(stream: Stream) -> list[Column]:
 # ---- event time --------------------------------------------------------------------------------
 def _with_event_time(parsed: DataFrame, stream: Stream) -> DataFrame:
     if stream.watermark is None:
-        never = F.lit(None).cast("timestamp")
-        return parsed.withColumn("_event_time", never).withColumn("__own_time", never)
-    time = F.col(_quoted(stream.watermark.column)).cast("timestamp")
-    own = F.when(~F.col("__bad"), time)
-    fallback = F.col("_timestamp") if stream.option("event-time.on-missing") == "wall-clock" else None
-    event = time if fallback is None else F.coalesce(time, fallback)
-    return parsed.withColumn("_event_time", event).withColumn("__own_time", own)
+        return parsed.withColumn("_event_time", F.lit(None).cast("timestamp"))
+    own = F.when(~F.col("__bad"), F.col(_quoted(stream.watermark.column)).cast("timestamp"))
+    if stream.option("event-time.on-missing") != "wall-clock":
+        return parsed.withColumn("_event_time", own)
+    return parsed.withColumn(OWN_TIME, own).withColumn("_event_time", F.coalesce(own, F.col("_timestamp")))
+
+
+def own_time(rows: DataFrame) -> Column:
+    """The event time that a record itself carries, by which marks move: NULL where it has none or is bad."""
+    return F.col(OWN_TIME if OWN_TIME in rows.columns else "_event_time")
 
 
 def _quoted(name: str) -> str:

@@ -12,18 +12,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import HeadraceError, Refused
-from headrace.runtime import audit, batchlog, execution, observe, sources, tables
+from headrace.runtime import audit, batchlog, execution, observe, records, sources, tables
 from headrace.runtime.batch import GENERATION, Loop, Scanned, Setting, input_range, run_batch
 from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
 from headrace.runtime.faults import fault_of
 from headrace.runtime.lower import Inputs, lower, needs_ticks
 from headrace.runtime.session import own_session
 from headrace.runtime.sinks import Sink
+from headrace.runtime.ticks import with_ticks
 from headrace.runtime.tracking import Tracking
 from headrace.sql.nodes import Lookup, Result, walk
 from headrace.sql.source import NotYet
 
 STARTED_WITHIN_S = 60.0
+STOP_POLL_S = 0.005  # shorter than a commit, so that one is always met
 EXPECTED = ("0", "1", "2", "3")  # partitions that a case's stream is watched for from the start
 
 
@@ -108,7 +110,6 @@ class RunningQuery:
         inputs = Inputs(
             scan=lambda n, stream: self._scan(session, loop, n, stream),
             lookup=loop.lookup,
-            ticks=(lambda: self._tick_stream(session)) if self.ticks else None,
             upsert=self.result.upsert,
         )
         frame = lower(self.result.plan, inputs)
@@ -126,9 +127,11 @@ class RunningQuery:
         known = sources.known_partitions(self.setting.lake, stream)
         watched = sorted({*known, *EXPECTED}) if stream.connector == sources.GIVEN else known
         loop.scans.append(Scanned(stream, f"scan{n}_{name}", watched))
-        rows = sources.read_stream(session, self.setting.lake, stream)
+        rows = sources.read_stream(session, self.setting.lake, stream).drop("__raw", "__position")
+        if self.ticks:
+            rows = with_ticks(self._tick_stream(session), rows)
         rows = observe.observing(rows, stream, loop.scans[n].name, watched)
-        return audit.usable(rows, stream).drop("__bad", "__raw", "__own_time", "__position")
+        return audit.usable(rows, stream).drop("__bad", records.OWN_TIME)
 
     def _tick_stream(self, session: SparkSession) -> DataFrame:
         return session.readStream.format("headrace_ticks").option("file", self.tracking.tick_file).load()
@@ -228,13 +231,23 @@ class RunningQuery:
             return
         self._stopping = True
         query, ending = self.query, threading.Thread(target=self.query.stop)
-        with execution.between_triggers([query]):
-            while query.isActive and self.checkpoint.planned() != self.checkpoint.committed():
-                time.sleep(0.01)
+        while query.isActive and not self._end_between_batches(query, ending):
+            time.sleep(STOP_POLL_S)
+        if ending.ident is None:  # it died by itself
             ending.start()
-            ending.join(timeout=0.1)  # it ends once the lock is free; until then no batch can begin
         ending.join()
         self.query = None
+
+    def _end_between_batches(self, query: StreamingQuery, ending: threading.Thread) -> bool:
+        """Begin to end the query if no batch is under way. The lock can't be held until one is done:
+        a batch needs it for its commit.
+        """
+        with execution.between_triggers([query]):
+            if self.checkpoint.planned() != self.checkpoint.committed():
+                return False
+            ending.start()
+            ending.join(timeout=0.1)  # it ends once the lock is free; until then no batch can begin
+        return True
 
 
 def _tick_of(plan: BatchOffsets | None) -> int | None:

@@ -1,22 +1,22 @@
 """The tick source: one row for each new watermark, and the tracker's whole state as its offset.
 
 The driver publishes `{"tick": ms | null, "marks": …}` by an atomic rename; Spark's own offset log then
-makes it durable, so that a replayed batch sees the tick that it had. Runs in a Python worker: it
-imports nothing of Headrace.
+makes it durable, so that a replayed batch sees the tick that it had. Runs in Spark's Python process
+beside the driver, which hands the row on with the plan: a batch starts no Python worker for its tick
+(a worker's round trip costs 75 ms). It imports nothing of Headrace.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
-SCHEMA = "tick_us BIGINT, is_tick BOOLEAN"
+SCHEMA = "tick_us BIGINT"
 NOTHING: Mapping[str, Any] = {"tick": None}
 
 
@@ -30,11 +30,11 @@ class Ticks(DataSource):
     def schema(self) -> str:
         return SCHEMA
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
         return TickReader(self.options["file"])
 
 
-class TickReader(DataSourceStreamReader):
+class TickReader(SimpleDataSourceStreamReader):
     """Offers what the driver published last."""
 
     def __init__(self, file: str) -> None:
@@ -43,20 +43,19 @@ class TickReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:
         return dict(NOTHING)
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[int]], dict[str, Any]]:
         try:
             with open(self.file, encoding="utf-8") as published:
                 offset: dict[str, Any] = json.load(published)
         except FileNotFoundError:
-            return start
-        return offset
+            return iter(()), start
+        rows = iter(()) if offset == start else self.readBetweenOffsets(start, offset)
+        return rows, offset
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [InputPartition(end["tick"])]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is not None:
-            yield pa.RecordBatch.from_pydict({"tick_us": [partition.value * 1000], "is_tick": [True]})
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[int]]:
+        """The tick's row; asked for alone where a planned batch is run again after a start."""
+        tick = end["tick"]
+        return iter(() if tick is None else ((tick * 1000,),))
 
 
 def publish(file: str, tick_ms: int | None, marks: str) -> None:

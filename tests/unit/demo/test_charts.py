@@ -6,7 +6,7 @@ from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.demo.charts import Axis, Bar, Series, bars, columns, lines, number_axis
@@ -18,6 +18,8 @@ def texts(svg: str, tag: str) -> list[str]:
     return [element.text or "" for element in ET.fromstring(svg).iter(tag)]
 
 
+@example([5e-324])
+@example([-5e-324, 5e-324])
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20))
 def test_an_axis_holds_all_its_values_and_zero(values: list[float]) -> None:
     axis = number_axis("y", values)

@@ -1,0 +1,25 @@
+"""The watermark by ticks (DESIGN): a stream that feeds a window is the union of its tick and its rows.
+
+Only the tick branch carries `withWatermark`. Both are observed above the union: an operator without
+generated code costs every row a copy, so there is but one, and no filter gets past it to the tick.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headrace.event_time.interval import DAY_US
+
+SHIFT_US = 800_000 * DAY_US  # whole days, more than there are between year 1 and 1970
+
+
+def with_ticks(ticks: DataFrame, rows: DataFrame) -> DataFrame:
+    """Ticks and rows under the rows' columns, all of which are NULL in a tick, `__bad` too.
+
+    `audit.usable` drops the tick; it has done its work below, where its watermark is read.
+    """
+    time = F.expr(f"timestamp_micros(tick_us + {SHIFT_US}L)").alias("__tick")
+    marked = ticks.select(time).withWatermark("__tick", "0 seconds")
+    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema.fields]
+    return marked.select(*nothing).unionAll(rows)
