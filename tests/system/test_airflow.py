@@ -1,7 +1,4 @@
-"""`make airflow` as a user has it: the whole stack, one stream run, the gate that follows it, and nothing left behind.
-
-Not collected with the others until it was seen passing: `pytest tests/system/airflow_stack.py` runs it.
-"""
+"""`make airflow` as a user has it: the whole stack, one stream run, the gate that follows it, and nothing left behind."""
 
 from __future__ import annotations
 
