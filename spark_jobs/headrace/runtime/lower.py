@@ -37,8 +37,9 @@ from headrace.sql.nodes import (
 )
 
 ADMITTED = "__admitted"  # whether HAVING lets the group's row stand, in upserted results
+START, END = "__start", "__end"  # of a window, shifted
 IDENTITY = "__identity"  # which record a row came from, in the audit's plans
-WINDOW_TAG = {"spark.watermarkDelayMs": 0, "spark.timeWindow": True}
+WATERMARKED = {"spark.watermarkDelayMs": 0}  # a group goes out when the watermark reaches this key
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,31 +124,26 @@ def _agg(groups: GroupedData, *calls: Column) -> Callable[[DataFrame], DataFrame
 
 
 def _windowed(rows: DataFrame, window: Window) -> DataFrame:
-    """Each row once for each window that holds it; `__window` is a window to Spark by its metadata."""
+    """Each row once for each window that holds it.
+
+    Two columns and not Spark's struct: its hash aggregate has generated maps for plain keys alone.
+    """
     time = window.time or "_event_time"
     text = windows.window_struct(
         window.kind, window.size, window.slide, window.offset, window.zone, time, SHIFT_US
     )
-    if window.kind in ("sliding", "cumulate"):
-        spread = analysed(
-            lambda f: f.select("*", F.explode(F.expr(text)).alias("__w")), rows, window.place, "WINDOW"
-        )
-        tagged = spread.select("*", F.col("__w").alias("__window", metadata=WINDOW_TAG)).drop("__w")
-    else:
-        tagged = analysed(
-            lambda f: f.select("*", F.expr(text).alias("__window", metadata=WINDOW_TAG)),
-            rows,
-            window.place,
-            "WINDOW",
-        )
-    return tagged
+    several = window.kind in ("sliding", "cumulate")
+    one = F.explode(F.expr(text)) if several else F.expr(text)
+    spread = analysed(lambda f: f.select("*", one.alias("__w")), rows, window.place, "WINDOW")
+    start, end = F.col("__w.start").alias(START), F.col("__w.end").alias(END, metadata=WATERMARKED)
+    return spread.select("*", start, end).drop("__w")
 
 
 def _aggregate(node: Aggregate, inputs: Inputs) -> DataFrame:
     rows = lower(node.input, inputs)
     keys = [F.expr(key.expression).alias(key.name) for key in node.keys]
     if node.windowed:
-        keys.append(F.col("__window"))
+        keys += [F.col(START), F.col(END)]
     groups = rows.groupBy(*keys)
     calls = [F.expr(lower_call(call, _types(rows, call))).alias(call.name) for call in node.calls]
     if not calls:  # GROUP BY without an aggregate: the groups themselves
@@ -163,10 +159,10 @@ def _aggregate(node: Aggregate, inputs: Inputs) -> DataFrame:
 
 def _with_window_columns(groups: DataFrame) -> DataFrame:
     start, end = (
-        F.expr(f"timestamp_micros(unix_micros(__window.{side}) - {SHIFT_US}L)").alias(f"window_{side}")
-        for side in ("start", "end")
+        F.expr(f"timestamp_micros(unix_micros({shifted}) - {SHIFT_US}L)").alias(name)
+        for shifted, name in ((START, "window_start"), (END, "window_end"))
     )
-    return groups.select("*", start, end).drop("__window")
+    return groups.select("*", start, end).drop(START, END)
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
