@@ -201,6 +201,19 @@ def test_check_names_place_and_nearest_word(
     assert "hint: did you mean v?" in said
 
 
+def test_a_file_that_is_not_utf8_is_refused_by_name_and_the_others_are_still_checked(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.sql"
+    bad.write_bytes(b"-- \xff")
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(bad), str(good)])
+    assert ended.value.code == 2
+    said = capsys.readouterr().out
+    assert "bad.sql is not UTF-8 (byte 4)" in said
+    assert "✓" in said
+
+
 def test_check_of_good_pipelines_ends_with_0(good: Path) -> None:
     assert ended(["check", str(good)]) == 0
 

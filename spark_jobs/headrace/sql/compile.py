@@ -15,6 +15,7 @@ from typing import Literal
 
 from sqlglot import exp
 
+from headrace.errors import Refused
 from headrace.sql.classify import kinds_of
 from headrace.sql.context import Context, Planned
 from headrace.sql.declare import (
@@ -41,7 +42,13 @@ def compile_file(path: Path | str, variables: Mapping[str, str] = NO_VARIABLES) 
     Raises Refused or RefusedTogether, and OSError where the file can't be read.
     """
     path = Path(path)
-    return compile_pipeline(path.read_text(encoding="utf-8"), variables=variables, name=path.stem)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(
+            f"{path.name} is not UTF-8 (byte {error.start + 1})", hint="save the file as UTF-8"
+        ) from error
+    return compile_pipeline(text, variables=variables, name=path.stem)
 
 
 def compile_pipeline(text: str, *, variables: Mapping[str, str] = NO_VARIABLES, name: str = "") -> Pipeline:
