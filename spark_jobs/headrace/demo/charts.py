@@ -58,7 +58,7 @@ class Bar:
 def number_axis(label: str, values: Sequence[float]) -> Axis:
     """An axis that holds 0 and all values, with about five round ticks."""
     low, high = min([*values, 0.0]), max([*values, 0.0])
-    step = _round_step(max(high - low, SMALLEST) if high > low else 1.0)
+    step = _round_step(max((high - low) or 1.0, SMALLEST))
     first, last = math.ceil(low / step), math.ceil(high / step)
     last = max(last, first + 1)
     ticks = tuple((index * step, f"{index * step:,g}") for index in range(first, last + 1))

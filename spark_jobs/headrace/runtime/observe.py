@@ -51,7 +51,7 @@ def observing(rows: DataFrame, stream: Stream, name: str, partitions: Sequence[s
 def _of_event_time(stream: Stream, own: Column, partitions: Sequence[str]) -> list[Column]:
     """How many records have an event time, how many of a known partition, and each partition's largest."""
     future = _future(stream, own, _processing_time(stream))
-    time = F.unix_micros(own) if future is None else F.when(~future, F.unix_micros(own))
+    time = _moving(own, future)
     metrics = [F.count(own).alias("timed")]
     if future is not None:
         metrics.append(F.count(_one_if(future)).alias("future"))
@@ -83,8 +83,7 @@ def maxima_of(rows: DataFrame, stream: Stream, at_ms: int) -> dict[str, int | No
     """By partition that delivered, its largest usable event time (µs; None: it has none); an action."""
     now = F.col("_timestamp") if not stream.connector else F.timestamp_millis(F.lit(at_ms))
     own = own_time(rows)
-    future = _future(stream, own, now)
-    time = F.unix_micros(own) if future is None else F.when(~future, F.unix_micros(own))
+    time = _moving(own, _future(stream, own, now))
     grouped = rows.groupBy(F.col("_partition").cast("string").alias("partition")).agg(
         F.max(time).alias("time")
     )
@@ -119,3 +118,8 @@ def _future(stream: Stream, own: Column, now: Column) -> Column | None:
     if not ahead:
         return None
     return F.unix_micros(own) > F.unix_micros(now) + F.lit(duration_ms(ahead) * 1000)
+
+
+def _moving(own: Column, future: Column | None) -> Column:
+    """The event time (µs) that moves a mark; NULL where the record has none, or one too far ahead."""
+    return F.unix_micros(own) if future is None else F.when(~future, F.unix_micros(own))
