@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 BATCH_ROWS = 2_000_000
 WARM_ROWS = 20_000_000
-ROWS = 20_000_000
+ROWS = 40_000_000
 KEYS = 10_000
 PARTITIONS = 2  # N, the number of cores
 

@@ -188,7 +188,9 @@ def check(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compile pipelines and report every error with its place; runs nothing.
+    """Compile pipelines and report every error with its place; runs nothing, needs no Spark.
+
+    The types of arguments are Spark's to judge: `headrace explain --stage spark` and a run's start refuse those.
 
     [dim]headrace check dags/pipelines/*.sql[/dim]
     """

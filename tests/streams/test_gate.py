@@ -101,6 +101,7 @@ class Hand:
         offsets = json.dumps({"s": {"start": {"A": number}, "end": {"A": number + 1}}})
         counts = dict.fromkeys(batchlog.COUNTERS, 0)
         pins = json.dumps(tables or {})
+        batchlog.prepare(self.lake)
         batchlog.write(
             self.lake, BatchRow(query, 0, number, 0, late_ms, closed_ms, offsets, pins, "{}", counts, 0.1)
         )

@@ -2,11 +2,12 @@
 
 `absorb` folds one batch into a `Board`, `render` draws a board, `line` says one batch in a line; all three are
 pure. `ProgressView` is the only part that writes, holds a lock and reads a clock. Nothing here may slow a
-query down or stop it: a batch is folded in memory and drawn a few times a second.
+query down or stop it: a batch is folded in memory, drawn a few times a second, told every few seconds.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-DRAWN_EVERY = 0.25  # seconds
+DRAWN_EVERY = 0.25  # seconds, on a terminal
+TOLD_EVERY = 5.0  # seconds between two lines of a query, elsewhere
 BLOCKS = " ▁▂▃▄▅▆▇█"
 MOST_SHOWN = 8  # hash partitions whose numbers have room; the bars show all
 
@@ -55,13 +57,25 @@ class Batch(Protocol):
     @property
     def seconds(self) -> float: ...
     @property
-    def rows_per_second(self) -> float: ...
-    @property
     def watermark_ms(self) -> int | None: ...
     @property
     def marks(self) -> Sequence[Mark]: ...
     @property
     def state_rows(self) -> Sequence[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Batches of one query in a row, summed up, for one line."""
+
+    query: str
+    first: int
+    last: int
+    rows_in: int
+    rows_out: int
+    seconds: float
+    watermark_ms: int | None
+    state_rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +115,9 @@ def absorb(board: Board, batch: Batch) -> Board:
         batch=batch.batch,
         rows_in=known.rows_in + batch.input_rows,
         rows_out=known.rows_out + batch.output_rows,
-        rows_per_second=batch.rows_per_second if batch.input_rows else known.rows_per_second,
+        rows_per_second=_speed(batch.input_rows, batch.seconds)
+        if batch.input_rows
+        else known.rows_per_second,
         watermark_ms=known.watermark_ms if batch.watermark_ms is None else batch.watermark_ms,
         state_rows=tuple(batch.state_rows) or known.state_rows,
     )
@@ -127,24 +143,41 @@ def render(board: Board, title: str, status: str = "", elapsed: float = 0.0) -> 
     return Panel(body, title=head, title_align="left", subtitle=f"{elapsed:.0f} s", subtitle_align="right")
 
 
-def line(batch: Batch) -> str:
-    """One batch as a line of a log."""
-    state = f", state {'+'.join(map(str, batch.state_rows))} rows" if batch.state_rows else ""
+def stretched(untold: Stretch | None, batch: Batch) -> Stretch:
+    """What is to be told of a query, with one more batch."""
+    before = untold or Stretch(batch.query, batch.batch, batch.batch, 0, 0, 0.0, None, ())
+    return replace(
+        before,
+        last=batch.batch,
+        rows_in=before.rows_in + batch.input_rows,
+        rows_out=before.rows_out + batch.output_rows,
+        seconds=before.seconds + batch.seconds,
+        watermark_ms=before.watermark_ms if batch.watermark_ms is None else batch.watermark_ms,
+        state_rows=tuple(batch.state_rows) or before.state_rows,
+    )
+
+
+def line(told: Stretch) -> str:
+    """Some batches as a line of a log."""
+    state = f", state {'+'.join(map(str, told.state_rows))} rows" if told.state_rows else ""
+    which = f"batch {told.first}" if told.first == told.last else f"batches {told.first} to {told.last}"
     return (
-        f"{batch.query} batch {batch.batch}: {batch.input_rows:,} rows in, {batch.output_rows:,} out, "
-        f"{batch.seconds:.1f} s, {batch.rows_per_second:,.0f} rows/s, watermark {instant(batch.watermark_ms)}{state}"
+        f"{told.query} {which}: {told.rows_in:,} rows in, {told.rows_out:,} out, {told.seconds:.1f} s, "
+        f"{_speed(told.rows_in, told.seconds):,.0f} rows/s, watermark {instant(told.watermark_ms)}{state}"
     )
 
 
 def instant(ms: int | None) -> str:
-    """A time of event time in UTC, to the minute; a flushed stream's end of time is 'end'."""
+    """A time of event time in UTC, without seconds on a whole minute; a flushed stream's end of time is 'end'."""
     if ms is None:
         return "–"
     try:
         moment = datetime.fromtimestamp(ms / 1000, UTC)
     except (OverflowError, ValueError):
         return "end"
-    return "end" if moment.year >= 9999 else f"{moment:%Y-%m-%d %H:%M}"
+    if moment.year >= 9999:
+        return "end"
+    return f"{moment:%Y-%m-%d %H:%M:%S}" if moment.second else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def span(ms: int | None) -> str:
@@ -164,8 +197,8 @@ def span(ms: int | None) -> str:
 class ProgressView:
     """Use as a context manager; give `view` itself as `on_progress`. Safe from any thread.
 
-    On a terminal it draws in place; elsewhere each batch with input is one line. `status` says what the
-    driver is at. `state_rows` knows a query's rows by hash partition better than its batches do (they come
+    On a terminal it draws in place; elsewhere a query gets a line at its first batch with input, then one
+    for all its batches of the last seconds. `status` says what the driver is at. `state_rows` knows a query's rows by hash partition better than its batches do (they come
     after the batch; see `statecount`). `clock` gives seconds.
     """
 
@@ -185,6 +218,8 @@ class ProgressView:
         self._lock = threading.Lock()
         self._board = Board()
         self._status = ""
+        self._untold: dict[str, Stretch] = {}
+        self._told_at: dict[str, float] = {}  # by query, the clock's seconds
         self._live = Live(
             get_renderable=self._draw, console=console, refresh_per_second=1 / DRAWN_EVERY, transient=False
         )
@@ -200,23 +235,40 @@ class ProgressView:
     ) -> None:
         if self._console.is_terminal:
             self._live.stop()
+        else:
+            self._tell_rest()
 
     def __call__(self, batch: Batch) -> None:
         with self._lock:
             self._board = absorb(self._board, batch)
-        if not self._console.is_terminal and batch.input_rows:
-            self._console.print(line(batch), markup=False, highlight=False, soft_wrap=True)
+            if not self._console.is_terminal and (batch.input_rows or batch.query in self._untold):
+                self._untold[batch.query] = stretched(self._untold.get(batch.query), batch)
+                if self._clock() - self._told_at.get(batch.query, -math.inf) >= TOLD_EVERY:
+                    self._tell(batch.query)
 
     def status(self, words: str) -> None:
         """What happens now, in a few words."""
         with self._lock:
             self._status = words
         if not self._console.is_terminal:
-            self._console.print(words, markup=False, highlight=False, soft_wrap=True)
+            self._tell_rest()
+            self._print(words)
 
     @property
     def board(self) -> Board:
         return self._board
+
+    def _tell_rest(self) -> None:
+        with self._lock:
+            for query in list(self._untold):
+                self._tell(query)
+
+    def _tell(self, query: str) -> None:
+        self._told_at[query] = self._clock()
+        self._print(line(self._untold.pop(query)))
+
+    def _print(self, words: str) -> None:
+        self._console.print(words, markup=False, highlight=False, soft_wrap=True)
 
     def _draw(self) -> RenderableType:
         with self._lock:
@@ -273,6 +325,10 @@ def _bars(counts: Sequence[int]) -> str:
     """A block for each partition, as high as its share of the fullest."""
     most = max(counts, default=0) or 1
     return "".join(BLOCKS[-(-count * (len(BLOCKS) - 1) // most)] for count in counts)
+
+
+def _speed(rows: int, seconds: float) -> float:
+    return rows / seconds if seconds else 0.0
 
 
 def _before(one: int | None, other: int | None) -> bool:

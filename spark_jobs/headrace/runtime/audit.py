@@ -69,8 +69,13 @@ def rejected_rows(
     return _as_table(found.toArrow(), what)
 
 
+def prepare(lake: Lake) -> None:
+    """Create `rejected` empty where it is not there."""
+    deltawrite.ensure(lake.rejected, SCHEMA, "records that a query left out, and why")
+
+
 def write(lake: Lake, rows: pa.Table, what: Rejection) -> None:
-    """Append the rejected records, once for the batch."""
+    """Append the rejected records, once for the batch; the table was prepared."""
     if rows.num_rows:
         once = deltawrite.Once(f"rejected:{what.query}:{what.generation}", what.batch)
         deltawrite.append_once(lake.rejected, rows, once)

@@ -70,8 +70,8 @@ class Loop:
     stateful: list[execution.Path] = field(default_factory=list)
 
     def offset(self, plan: BatchOffsets | None, n: int) -> sources.Offset | None:
-        """The offset of the n-th Scan in a batch: with ticks, each Scan's tick source stands before it."""
-        at = 2 * n + 1 if self.ticks else n
+        """The offset of the n-th Scan in a batch: with ticks, each Scan's tick source stands behind it."""
+        at = 2 * n if self.ticks else n
         return plan.sources[at] if plan is not None and at < len(plan.sources) else None
 
 

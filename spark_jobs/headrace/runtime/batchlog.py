@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from headrace.runtime.deltawrite import Once, append_once
+from headrace.runtime.deltawrite import NO_STATISTICS, Once, append_once, ensure
 from headrace.runtime.lake import Lake
 
 COUNTERS = ("input_rows", "late_rows", "bad_records", "null_event_time_rows", "future_rows", "output_rows")
@@ -56,8 +56,13 @@ class BatchRow:
     seconds: float
 
 
+def prepare(lake: Lake) -> None:
+    """Create the log empty where it is not there: two queries that both found none would both create it."""
+    ensure(lake.batches, SCHEMA, conf=NO_STATISTICS)
+
+
 def write(lake: Lake, row: BatchRow) -> None:
-    """Append the row, once."""
+    """Append the row, once; the log was prepared."""
     record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names if hasattr(row, name)}
     record |= {"at": datetime.fromtimestamp(row.at_ms / 1000, UTC), **row.counts}
     table = pa.Table.from_pylist([record], SCHEMA)

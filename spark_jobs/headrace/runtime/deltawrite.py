@@ -6,12 +6,17 @@ delta-spark in `sinks`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
+
+CONF: Mapping[str, str] = {
+    "delta.checkpointInterval": "10"
+}  # a commit reads the log since the newest checkpoint
+NO_STATISTICS: Mapping[str, str] = {"delta.dataSkippingNumIndexedCols": "0"}  # of columns, for each file
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +44,32 @@ def opened(path: str) -> DeltaTable | None:
         return None
 
 
-def ensure(path: str, schema: pa.Schema, description: str = "") -> None:
-    """Create the table empty where it is not there yet."""
+def ensure(
+    path: str, schema: pa.Schema, description: str = "", conf: Mapping[str, str] | None = None
+) -> None:
+    """Create the table empty where it is not there yet. Not for two threads at once."""
     if opened(path) is None:
-        DeltaTable.create(path, schema=schema, mode="ignore", description=description or None)
+        wanted = {**CONF, **(conf or {})}
+        DeltaTable.create(
+            path, schema=schema, mode="ignore", description=description or None, configuration=wanted
+        )
 
 
 def append_once(path: str, rows: pa.Table, once: Once) -> bool:
-    """Append the rows, once; says whether it wrote."""
-    table = opened(path)
+    """Append the rows, once; says whether it wrote. Raises TableNotFoundError where there is no table."""
+    table = DeltaTable(path)
     if once.done(table):
         return False
-    write_deltalake(path if table is None else table, rows, mode="append", commit_properties=once.commit)
+    write_deltalake(table, rows, mode="append", commit_properties=once.commit)
     return True
 
 
 def replace_once(path: str, rows: pa.Table, once: Once) -> bool:
-    """Make the rows the table's whole content, once; says whether it wrote."""
-    table = opened(path)
+    """Make the rows the table's whole content, once; says whether it wrote. Raises as `append_once`."""
+    table = DeltaTable(path)
     if once.done(table):
         return False
-    write_deltalake(path if table is None else table, rows, mode="overwrite", commit_properties=once.commit)
+    write_deltalake(table, rows, mode="overwrite", commit_properties=once.commit)
     return True
 
 

@@ -56,6 +56,8 @@ class RunningQuery:
         self.loop = self._loop(session, self._pin(session))
         frame = self._frame(session, self.loop)
         self.loop.sink.prepare(frame.schema)
+        batchlog.prepare(self.setting.lake)
+        audit.prepare(self.setting.lake)
         self._restore(self.loop)
         writer = frame.writeStream.foreachBatch(self.on_batch).queryName(self.result.name)
         mode = "update" if self.result.upsert else "append"
@@ -252,6 +254,6 @@ class RunningQuery:
 
 def _tick_of(plan: BatchOffsets | None) -> int | None:
     """The tick that a batch was planned with."""
-    first = plan.sources[0] if plan is not None and plan.sources else None
+    first = plan.sources[1] if plan is not None and plan.sources else None
     tick = None if first is None else first.get("tick")
     return None if tick is None else int(tick)

@@ -15,11 +15,11 @@ SHIFT_US = 800_000 * DAY_US  # whole days, more than there are between year 1 an
 
 
 def with_ticks(ticks: DataFrame, rows: DataFrame) -> DataFrame:
-    """Ticks and rows under the rows' columns, all of which are NULL in a tick, `__bad` too.
+    """Rows and ticks under the rows' columns, all of which are NULL in a tick, `__bad` too.
 
     `audit.usable` drops the tick; it has done its work below, where its watermark is read.
     """
     time = F.expr(f"timestamp_micros(tick_us + {SHIFT_US}L)").alias("__tick")
     marked = ticks.select(time).withWatermark("__tick", "0 seconds")
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema.fields]
-    return marked.select(*nothing).unionAll(rows)
+    return rows.unionAll(marked.select(*nothing))  # in this order: the rows' tasks begin first

@@ -64,6 +64,11 @@ def _text(value: str) -> str:
     return "" if value else "may not be empty"
 
 
+def _plain_name(value: str) -> str:
+    plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value)
+    return "" if plain else f"{value!r} is no name: letters, digits, _, - and . (it names a folder)"
+
+
 def _duration(value: str) -> str:
     try:
         duration_ms(value)
@@ -96,7 +101,7 @@ class OneOf:
 
 SETTINGS: Mapping[str, Check] = MappingProxyType(
     {
-        "pipeline.name": _text,
+        "pipeline.name": _plain_name,
         "state.partitions": _natural,
         "trigger.interval": _duration,
         "lake": _text,

@@ -193,7 +193,7 @@ def _options(
         if connector and key.startswith(connector.prefixes or ("\0",)):
             continue
         if key not in known:
-            _unknown_option(key, key_span, known, connectors, faults)
+            _unknown_option(key, key_span, (known, connector), connectors, faults)
         elif key != "connector" and (wrong := known[key](value)):
             faults.add(f"{key}: {wrong}", value_span)
     for key in connector.required if connector else ():
@@ -205,12 +205,15 @@ def _options(
 def _unknown_option(
     key: str,
     span: tuple[int, int],
-    known: Mapping[str, Check],
+    here: tuple[Mapping[str, Check], Connector | None],
     connectors: Mapping[str, Connector],
     faults: Faults,
 ) -> None:
-    others = [name for name, connector in connectors.items() if key in connector.options]
+    known, connector = here
+    others = [name for name, other in connectors.items() if key in other.options]
     hint = did_you_mean(key, known)
     if others:
         hint = f"it is an option of the connector {' and of '.join(repr(name) for name in others)}"
+    elif not hint and connector and connector.options:
+        hint = f"the connector has {', '.join(connector.options)}"
     faults.add(f"unknown option {key!r}", span, hint)

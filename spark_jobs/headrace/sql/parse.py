@@ -21,6 +21,10 @@ from headrace.sql.source import Source, Span
 Option = tuple[str, str, Span, Span]  # key, value, and the spans of both
 
 
+class UnknownType(SyntaxFault):
+    """A column's type is no type; the reader stands behind its word."""
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
     """A name as written and where it stands."""
@@ -102,14 +106,16 @@ def statements(source: Source) -> Read:
     except TokenError as error:
         return Read((), [_token_refused(source, error)])
     for chunk in chunks:
+        faults: list[SyntaxFault] = []
         try:
-            found.append(_statement(source, chunk))
+            found.append(_statement(source, chunk, faults))
         except SyntaxFault as fault:
-            errors.append(source.refused(fault.message, fault.span, fault.hint))
+            faults.append(fault)
             unread += _declared_name(chunk)
         except ParseError as error:
-            errors.append(source.refused(str(error).splitlines()[0], token_span(chunk[0])))
+            faults.append(SyntaxFault(str(error).splitlines()[0], token_span(chunk[0])))
             unread += _declared_name(chunk)
+        errors += [source.refused(fault.message, fault.span, fault.hint) for fault in faults]
     return Read(tuple(found), errors, tuple(unread))
 
 
@@ -139,19 +145,22 @@ def _token_refused(source: Source, error: TokenError) -> Refused:
     return source.refused(message, (len(text) - 1, len(text)))
 
 
-def _statement(source: Source, chunk: list[Token]) -> Statement:
+def _statement(source: Source, chunk: list[Token], faults: list[SyntaxFault]) -> Statement:
+    """Read one statement; `faults` gets what is wrong in it and leaves the rest legible: types."""
     reading = parser()
     holder: list[Statement] = []
 
     def read(self: Any) -> exp.Expr:
-        holder.append(_read(cast(HeadraceParser, self), source, chunk))
+        holder.append(_read(cast(HeadraceParser, self), source, chunk, faults))
         return exp.Null()
 
     reading._parse(parse_method=read, raw_tokens=chunk, sql=source.expanded)
     return holder[0]
 
 
-def _read(reading: HeadraceParser, source: Source, chunk: list[Token]) -> Statement:
+def _read(
+    reading: HeadraceParser, source: Source, chunk: list[Token], faults: list[SyntaxFault]
+) -> Statement:
     if reading._match(TokenType.SET):
         return _read_set(reading)
     if not reading._match(TokenType.CREATE):
@@ -169,7 +178,7 @@ def _read(reading: HeadraceParser, source: Source, chunk: list[Token]) -> Statem
     reading._advance()
     name = _name(reading, f"the name of the {form}")
     if form != "view" and reading._match(TokenType.L_PAREN):
-        return _read_source(reading, form, name)
+        return _read_source(reading, form, name, faults)
     return _read_query(reading, source, form, name)
 
 
@@ -196,7 +205,7 @@ def _read_query(reading: HeadraceParser, source: Source, form: str, name: Word) 
     return CreateQuery(form, name, options, cast(exp.Expr, query), source.expanded[span[0] : span[1]], span)
 
 
-def _read_source(reading: HeadraceParser, form: str, name: Word) -> CreateSource:
+def _read_source(reading: HeadraceParser, form: str, name: Word, faults: list[SyntaxFault]) -> CreateSource:
     columns: list[ColumnDef] = []
     watermarks: list[WatermarkDef] = []
     primary_key: tuple[Word, ...] = ()
@@ -206,7 +215,7 @@ def _read_source(reading: HeadraceParser, form: str, name: Word) -> CreateSource
         elif reading._match(TokenType.PRIMARY_KEY):
             primary_key = _read_names(reading)
         else:
-            columns.append(_read_column(reading))
+            columns.append(_read_column(reading, faults))
         if not reading._match(TokenType.COMMA) and reading._curr.token_type != TokenType.R_PAREN:
             reading.raise_error("expected , or ) after a column")
     options = reading.read_options() if reading._match(TokenType.WITH) else ()
@@ -223,12 +232,17 @@ def _read_watermark(reading: HeadraceParser) -> WatermarkDef:
     return WatermarkDef(column, expression, (start, reading._prev.end + 1))
 
 
-def _read_column(reading: HeadraceParser) -> ColumnDef:
+def _read_column(reading: HeadraceParser, faults: list[SyntaxFault]) -> ColumnDef:
     name = _name(reading, "the name of a column")
     if reading._match(TokenType.ALIAS):
         expression = _expression(reading, "an expression after AS")
         return ColumnDef(name, "", _not_null(reading), expression)
-    kind = read_type(reading)
+    try:
+        kind = read_type(reading)
+    except UnknownType as fault:
+        faults.append(fault)
+        kind = "STRING"  # stands in, so that the other columns and options are read
+        _numbers(reading)
     return ColumnDef(name, kind, _not_null(reading))
 
 
@@ -283,9 +297,9 @@ def read_type(reading: HeadraceParser) -> str:
     kind = SIMPLE_TYPES.get(word)
     if kind is None:
         near = nearest(word, (*SIMPLE_TYPES, *NESTED_TYPES))
-        raise SyntaxFault(
-            f"unknown type {token.text}", token_span(token), f"did you mean {near}?" if near else ""
-        )
+        reading._advance()
+        hint = f"did you mean {near}?" if near else ""
+        raise UnknownType(f"unknown type {token.text}", token_span(token), hint)
     reading._advance()
     numbers = _numbers(reading)
     allowed = TYPE_NUMBERS.get(kind, (0,))

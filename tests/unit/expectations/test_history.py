@@ -17,7 +17,9 @@ from headrace.runtime.lake import Lake
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    return Lake(str(tmp_path))
+    lake = Lake(str(tmp_path))
+    batchlog.prepare(lake)
+    return lake
 
 
 def log(

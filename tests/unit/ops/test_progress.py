@@ -7,7 +7,18 @@ import re
 
 from rich.console import Console
 
-from headrace.ops.progress import Board, ProgressView, absorb, instant, line, render, span, with_state_rows
+from headrace.ops.progress import (
+    TOLD_EVERY,
+    Board,
+    ProgressView,
+    absorb,
+    instant,
+    line,
+    render,
+    span,
+    stretched,
+    with_state_rows,
+)
 from headrace.runtime.progress import PartitionMark, Progress
 
 HOUR = 3_600_000
@@ -81,13 +92,27 @@ def test_state_that_is_heard_of_later_replaces_what_the_batch_knew() -> None:
     assert with_state_rows(board, lambda name: ()).queries["hourly"].state_rows == (4,)
 
 
-def test_without_a_terminal_each_batch_with_input_is_one_line() -> None:
-    out = io.StringIO()
-    with ProgressView(Console(file=out, width=40), "title") as view:
+def test_without_a_terminal_a_query_is_told_at_its_first_batch_and_then_now_and_again() -> None:
+    out, now = io.StringIO(), [0.0]
+    with ProgressView(Console(file=out, width=40), "title", clock=lambda: now[0]) as view:
         view(batch())
         view(batch(number=1, input_rows=0))
+        for number in range(2, 5):
+            view(batch(number=number))
+        view(batch("other", number=7))
+        now[0] = TOLD_EVERY
+        view(batch(number=5, watermark_ms=5 * HOUR + 1_000))
+        view(batch(number=6))
         view.status("done")
-    assert out.getvalue().splitlines() == [line(batch()), "done"]
+        view(batch(number=8))
+    assert out.getvalue().splitlines() == [
+        "hourly batch 0: 100 rows in, 10 out, 2.0 s, 50 rows/s, watermark 1970-01-01 05:00",
+        "other batch 7: 100 rows in, 10 out, 2.0 s, 50 rows/s, watermark 1970-01-01 05:00",
+        "hourly batches 2 to 5: 400 rows in, 40 out, 8.0 s, 50 rows/s, watermark 1970-01-01 05:00:01",
+        line(stretched(None, batch(number=6))),
+        "done",
+        line(stretched(None, batch(number=8))),
+    ]
 
 
 def test_times_are_short() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headrace.sql.catalog import (
@@ -64,3 +66,10 @@ def test_every_check_says_something_about_a_wrong_value() -> None:
 )
 def test_a_right_value_is_accepted(setting: str, value: str) -> None:
     assert SETTINGS[setting](value) == ""
+
+
+def test_the_language_page_names_every_setting_connector_and_option() -> None:
+    page = (Path(__file__).parents[3] / "docs/language.md").read_text(encoding="utf-8")
+    words = {*SETTINGS, *STREAM_OPTIONS, *QUERY_OPTIONS, *SOURCES, *SINKS}
+    words |= {option for connector in SOURCES.values() for option in connector.options}
+    assert [word for word in sorted(words) if word not in page] == []

@@ -124,3 +124,27 @@ def test_the_drawing_has_every_node_of_every_result() -> None:
 def test_an_unknown_stage_is_refused() -> None:
     with pytest.raises(Refused, match="stage"):
         explain(compiled("SELECT k FROM s"), "nix")
+
+
+def test_a_bad_type_hides_no_other_error_of_its_statement() -> None:
+    sql = "CREATE STREAM s (k STRNG(3) NOT NULL, v BIGNT) WITH ('connecter' = 'rate'); CREATE TABLE r AS SELECT w FROM s;"
+    with pytest.raises(RefusedTogether) as refusal:
+        compile_pipeline(sql)
+    assert [(one.message, one.hint) for one in refusal.value.errors] == [
+        ("unknown type STRNG", "did you mean STRING?"),
+        ("unknown type BIGNT", "did you mean BIGINT?"),
+        ("unknown option 'connecter'", "did you mean connector?"),
+        ("unknown column w", ""),
+    ]
+
+
+@pytest.mark.parametrize("name", ["../up", "/tmp/x", ".", "a/b", " a", "a b"])
+def test_a_pipelines_name_is_the_name_of_a_folder(name: str) -> None:
+    with pytest.raises(Refused, match=r"pipeline\.name: .* is no name"):
+        compile_pipeline(f"SET 'pipeline.name' = '{name}'; {STREAM} CREATE TABLE r AS SELECT k FROM s;")
+
+
+def test_an_option_that_is_like_no_other_gets_all_of_the_connectors() -> None:
+    with pytest.raises(Refused) as refusal:
+        compile_pipeline("CREATE STREAM s (value BIGINT) WITH ('connector' = 'rate', 'speed' = '5');")
+    assert refusal.value.hint == "the connector has rows-per-batch, advance-per-batch-ms, start-ms"
