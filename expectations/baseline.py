@@ -147,6 +147,7 @@ def _query(reader: Reader, result: Result, text: Plain) -> DataFrame:
 def _named(rows: DataFrame, result: Result, text: Plain, columns: list[str]) -> DataFrame:
     """The baseline's columns by position under the result's names, hidden keys and window bounds behind."""
     hidden = [*hidden_keys(result), *(("__window_start", "__window_end") if text.windows else ())]
+    hidden += ["__row_time"] if text.looks_back else []
     if len(rows.columns) != len(columns) + len(hidden):
         raise Unknown(
             f"{result.name}: the baseline has {len(rows.columns) - len(hidden)} columns, the result {len(columns)}"

@@ -1,6 +1,6 @@
 """A query's own text, changed just so far that plain Spark batch understands it.
 
-WINDOW becomes a LATERAL VIEW over the windows of each row, EMIT and WITH (…) go, views are written out as
+WINDOW becomes a LATERAL VIEW over the windows of each row, a ROWS WINDOW a frame of rows, EMIT and WITH (…) go, views are written out as
 CTEs, and the hidden columns of a stream's rows (what the batch log says about them) are carried through
 sub-queries. Everything else is the user's text, letter by letter, for Spark's own parser.
 
@@ -20,7 +20,7 @@ from expectations.calls import has_aggregate, plain_calls
 from expectations.clauses import Query, Select, Stretch, nested, read_query
 from expectations.relations import Item, Names, Scope, Shape, Text, items_of
 from expectations.spans import Windows, pairs_sql, read_clause, read_function
-from expectations.words import edited, read, split
+from expectations.words import closing, edited, read, split
 from headrace.errors import Unknown
 
 BOUNDS = ("window_start", "window_end", "_window_start", "_window_end")
@@ -33,6 +33,7 @@ class Plain:
     text: str
     windows: Windows | None  # of the outermost block
     group_columns: tuple[str, ...]  # `__group0`, … one for each GROUP BY expression that was asked for
+    looks_back: bool = False  # it has ROWS windows: `__row_time`, when a row is due, is its last column
 
 
 def plain(query: str, names: Names, groups: Iterable[int] = ()) -> Plain:
@@ -44,9 +45,10 @@ def plain(query: str, names: Names, groups: Iterable[int] = ()) -> Plain:
         tree = read_query(words, 0, len(words))
         _query(whole, tree, {}, carry=False)
         windows, columns = _outermost(whole, tree, tuple(groups))
+        looks_back = bool(_rows_windows(whole, (0, len(words))))
     except (ValueError, KeyError, IndexError) as error:
         raise Unknown(f"the gate can't read this query as plain Spark SQL: {error}") from error
-    return Plain(edited(text, whole.edits), windows, columns)
+    return Plain(edited(text, whole.edits), windows, columns, looks_back)
 
 
 def with_views(query: str, views: Mapping[str, str]) -> str:
@@ -95,6 +97,7 @@ def _select(whole: Text, select: Select, scope: Scope, *, carry: bool) -> Shape:
     carried = tuple(name for item in live or items for name in item.shape.carried)
     carry = carry and not grouped and not select.distinct
     _stars(whole, select, items)
+    _frames(whole, select)
     shown = _not_selected(whole, select, carried) if carry else ()
     if shown:
         whole.put(whole.words[select.items[1] - 1].end, "".join(f", {name}" for name in shown))
@@ -207,6 +210,24 @@ def _session_bounds(whole: Text, select: Select) -> None:
                 whole.replace((index, index + 1), f"session_window.{name.removeprefix('window_')}{alias}")
 
 
+def _rows_windows(whole: Text, stretch: Stretch) -> list[int]:
+    """Where OVER (ROWS WINDOW … stands."""
+    says = [word.says for word in whole.words]
+    return [at for at in range(*stretch) if says[at : at + 4] == ["OVER", "(", "ROWS", "WINDOW"]]
+
+
+def _frames(whole: Text, select: Select) -> None:
+    """`(ROWS WINDOW BUFFER n ROWS PARTITION BY k ORDER BY ts)` as a frame of rows in their order."""
+    words = whole.words
+    for at in _rows_windows(whole, select.items):
+        close = closing(words, at + 1)
+        order = next(index for index in range(at, close) if words[index].says == "ORDER BY")
+        rows = int(whole.at((at + 5, at + 6)))
+        whole.replace((at + 2, at + 7), "")
+        frame = f"ROWS BETWEEN {rows - 1} PRECEDING AND CURRENT ROW"
+        whole.replace((order, close), f"ORDER BY __time, __partition, __place {frame}")
+
+
 # ---- SELECT and WHERE --------------------------------------------------------------------------
 def _where(whole: Text, select: Select, behind_from: str, conditions: list[str]) -> None:
     extra = " AND ".join(conditions)
@@ -272,6 +293,8 @@ def _outermost(whole: Text, tree: Query, groups: tuple[int, ...]) -> tuple[Windo
         added += ["session_window.start AS __window_start", "session_window.end AS __window_end"]
     elif windows is not None:
         added += ["window_start AS __window_start", "window_end AS __window_end"]
+    if _rows_windows(whole, select.items):
+        added.append("__time AS __row_time")
     if added:
         whole.put(whole.words[select.items[1] - 1].end, ", " + ", ".join(added))
     return windows, tuple(f"__group{index}" for index in groups)

@@ -16,9 +16,11 @@ from headrace.cases.pending import FILE, broken_promise, missing_feature, read_p
 from headrace.cases.read import read_file
 from headrace.cases.run import run_case, variants
 
-FOLDER = Path(__file__).parents[1] / "cases"
+TESTS = Path(__file__).parents[1]
+FOLDER, OWN = TESTS / "cases", TESTS / "own_cases"  # the shared ones, and what was found besides
 PENDING = read_pending((FOLDER / FILE).read_text(encoding="utf-8"))
-CASES = {path.name: read_file(path) for path in sorted(FOLDER.glob("*.yaml"))}
+SHARED = {path.name: read_file(path) for path in sorted(FOLDER.glob("*.yaml"))}
+CASES = {**SHARED, **{f"own {path.name}": read_file(path) for path in sorted(OWN.glob("*.yaml"))}}
 PARTITIONS = (1, 4)
 
 
@@ -40,5 +42,5 @@ def test_the_case_holds(spark: SparkSession, case: Case, variant: Variant) -> No
 
 
 def test_pending_names_only_cases_that_there_are() -> None:
-    known = {(file, case.name) for file, cases in CASES.items() for case in cases}
+    known = {(file, case.name) for file, cases in SHARED.items() for case in cases}
     assert set(PENDING) <= known

@@ -18,16 +18,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.errors import Refused
 from headrace.runtime import audit, batchlog, execution, observe, sources
 from headrace.runtime.batchlog import BatchRow
+from headrace.runtime.chain import Chain
 from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
 from headrace.runtime.lake import Lake
 from headrace.runtime.progress import Progress
 from headrace.runtime.sinks import Sink
-from headrace.runtime.ticks import SHIFT_US
+from headrace.runtime.ticks import SHIFT_US, STRICT_US
 from headrace.runtime.tracking import Tracking
 from headrace.sql.nodes import Pipeline, Result, Stream
 
 GENERATION = 0
-SHIFT_MS = SHIFT_US // 1000
+SHIFT_MS, STRICT_MS = SHIFT_US // 1000, STRICT_US // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class Loop:
     sink: Sink
     tracking: Tracking
     ticks: bool
+    strict: bool  # its ticks come lower (`ticks.STRICT_US`)
+    chain: Chain
     tables: Mapping[str, int]
     lookup: Callable[[str], DataFrame]
     scans: list[Scanned] = field(default_factory=list)
@@ -74,35 +77,38 @@ class Loop:
         at = 2 * n if self.ticks else n
         return plan.sources[at] if plan is not None and at < len(plan.sources) else None
 
+    def tick(self, plan: BatchOffsets | None) -> int | None:
+        """The watermark that a batch's ticks say, in milliseconds; None while there is none."""
+        offsets = plan.sources[1::2] if plan is not None and self.ticks else ()
+        ticks = [offset.get("tick") if offset else None for offset in offsets]
+        known = [int(tick) for tick in ticks if tick is not None]
+        return min(known) if known and len(known) == len(ticks) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A batch as the offset log has it: its plan and the one before, whose watermark judges lateness."""
+    """A batch as the offset log has it, with the watermarks (ms) that judge its rows and close its windows.
+
+    Spark judges by the watermark of the batch before; a carried-state operator by the batch's own tick.
+    """
 
     number: int
     plan: BatchOffsets
     before: BatchOffsets | None
-
-    @property
-    def late_ms(self) -> int | None:
-        return unshifted(self.before.watermark_ms) if self.before else None
-
-    @property
-    def closed_ms(self) -> int | None:
-        return unshifted(self.plan.watermark_ms)
-
-    @property
-    def moved(self) -> bool:
-        return self.before is None or self.before.watermark_ms != self.plan.watermark_ms
+    late_ms: int | None
+    closed_ms: int | None
+    moved: bool
 
 
 def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -> None:
     """Take one batch. Raises Refused where a stream's options make its records an error."""
     began = time.monotonic()
     batch = planned(loop, number)
-    output = loop.sink.write(rows, number)
+    passed = loop.chain.take(rows, number, batch.closed_ms)
+    output = loop.sink.write(passed.rows, number)
+    passed.keep(number)
     metrics = execution.observed(query)
-    dropped = execution.dropped_rows(query, loop.stateful)
+    dropped = execution.dropped_rows(query, loop.stateful) + passed.late
     seen = [observe.seen(metrics.get(scan.name, {}), scan.partitions) for scan in loop.scans]
     _refuse(loop, seen)
     late = _audit(loop, batch, seen, dropped=dropped > 0)
@@ -128,7 +134,14 @@ def planned(loop: Loop, number: int) -> Planned:
     plan = loop.checkpoint.offsets(number)
     if plan is None:
         raise FileNotFoundError(f"the offset log has no batch {number}")
-    return Planned(number, plan, loop.checkpoint.offsets(number - 1))
+    before = loop.checkpoint.offsets(number - 1)
+    if loop.chain.own_watermark:
+        tick = loop.tick(plan)
+        return Planned(number, plan, before, tick, tick, before is None or loop.tick(before) != tick)
+    lag_ms = STRICT_MS if loop.strict else 0
+    late_ms = unshifted(before.watermark_ms, lag_ms) if before else None
+    moved = before is None or before.watermark_ms != plan.watermark_ms
+    return Planned(number, plan, before, late_ms, unshifted(plan.watermark_ms, lag_ms), moved)
 
 
 def input_range(loop: Loop, number: int) -> str:
@@ -140,9 +153,9 @@ def input_range(loop: Loop, number: int) -> str:
     )
 
 
-def unshifted(watermark_ms: int) -> int | None:
-    """A watermark of Spark's in milliseconds since 1970; None while it has none."""
-    return None if watermark_ms == 0 else watermark_ms - SHIFT_MS
+def unshifted(watermark_ms: int, lag_ms: int) -> int | None:
+    """A watermark of Spark's as the tracker's, in milliseconds since 1970; None while it has none."""
+    return None if watermark_ms == 0 else watermark_ms - SHIFT_MS + lag_ms
 
 
 def _refuse(loop: Loop, seen: list[observe.Seen]) -> None:

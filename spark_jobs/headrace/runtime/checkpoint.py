@@ -1,6 +1,7 @@
 """A query's checkpoint folder: what Spark wrote there, read; and the few small files of our own.
 
     spark/            Spark's own checkpoint (offsets, commits, state, metadata)
+    carried/          the states of carried-state operators, Delta tables of their changes
     pins.json         from which batch on which version of each reference table is read
     query.json        the plan's fingerprint and N, against a changed query on old state
     ended             there once the pipeline was flushed
@@ -43,6 +44,11 @@ class Checkpoint:
     @property
     def spark(self) -> str:
         return str(self.folder / "spark")
+
+    @property
+    def carried(self) -> str:
+        """The folder of the states of carried-state operators, a Delta table each."""
+        return str(self.folder / "carried")
 
     def committed(self) -> int | None:
         """The newest committed batch."""

@@ -29,15 +29,19 @@ from headrace.sql.nodes import (
     Named,
     Node,
     Project,
+    RowsWindow,
     Scan,
     Union,
     Window,
     Windowed,
+    has_sessions,
     walk,
 )
 
 ADMITTED = "__admitted"  # whether HAVING lets the group's row stand, in upserted results
 START, END = "__start", "__end"  # of a window, shifted
+SESSION, SESSION_TIME = "__session", "__session_time"
+ONE_KEY = f"pmod(unix_micros({SESSION}.start), 1)"  # 0: Spark's sessions want a key, and drop a literal
 IDENTITY = "__identity"  # which record a row came from, in the audit's plans
 WATERMARKED = {"spark.watermarkDelayMs": 0}  # a group goes out when the watermark reaches this key
 
@@ -46,23 +50,32 @@ WATERMARKED = {"spark.watermarkDelayMs": 0}  # a group goes out when the waterma
 class Inputs:
     """What the leaves of a plan stand for: `scan(n, stream)` the rows of the n-th Scan, `lookup(table)`.
 
-    `carry` keeps the column IDENTITY through the plan (the audit's).
+    `carry` keeps the column IDENTITY through the plan (the audit's). `done` is a node whose rows are there
+    already, those of a carried-state operator: what is above it is computed over them.
     """
 
     scan: Callable[[int, str], DataFrame]
     lookup: Callable[[str], DataFrame]
     carry: bool = False
     upsert: bool = False
+    done: tuple[Node, DataFrame] | None = None
     scans: list[str] = field(default_factory=list)  # the streams of the Scans met so far, in plan order
 
 
 def needs_ticks(plan: Node) -> bool:
     """Whether an operator of the plan waits for the watermark."""
-    return any(isinstance(node, Windowed) for node in walk(plan))
+    return any(isinstance(node, Windowed | RowsWindow) for node in walk(plan))
+
+
+def closes_strictly(plan: Node) -> bool:
+    """Whether an operator of the plan closes only what is strictly behind the watermark."""
+    return has_sessions(plan)
 
 
 def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for each node
     """The frame that a node means."""
+    if inputs.done is not None and node is inputs.done[0]:
+        return inputs.done[1]
     match node:
         case Scan(stream=stream):
             inputs.scans.append(stream)
@@ -85,6 +98,8 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
             if not inputs.upsert:
                 return analysed(lambda f: f.where(F.expr(condition)), groups, node.place, "HAVING")
             admitted = F.coalesce(F.expr(condition), F.lit(False))
+            if ADMITTED in groups.columns:
+                admitted = admitted & F.col(ADMITTED)
             return analysed(lambda f: f.withColumn(ADMITTED, admitted), groups, node.place, "HAVING")
         case JoinTable(kind=kind, condition=condition):
             left, right = lower(node.left, inputs), lower(node.right, inputs)
@@ -93,6 +108,8 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
             return _union([lower(one, inputs) for one in several])
         case Distinct(input=below):
             return lower(below, inputs).dropDuplicates()
+        case RowsWindow():
+            raise AssertionError("a carried-state operator has no frame of its own")
 
 
 def _project(rows: DataFrame, columns: tuple[Named, ...], inputs: Inputs) -> DataFrame:
@@ -110,7 +127,7 @@ def _select(*columns: Column) -> Callable[[DataFrame], DataFrame]:
     return lambda rows: rows.select(*columns)
 
 
-def _types(rows: DataFrame, call: Call) -> tuple[str, ...]:
+def types_of(rows: DataFrame, call: Call) -> tuple[str, ...]:
     """The types of a call's arguments, which decide how some aggregates are kept."""
     arguments = [F.expr(text).alias(f"a{n}") for n, text in enumerate(call.arguments)]
     if not arguments:
@@ -124,11 +141,13 @@ def _agg(groups: GroupedData, *calls: Column) -> Callable[[DataFrame], DataFrame
 
 
 def _windowed(rows: DataFrame, window: Window) -> DataFrame:
-    """Each row once for each window that holds it.
+    """Each row once for each window that holds it, or with the session that it is by itself.
 
     Two columns and not Spark's struct: its hash aggregate has generated maps for plain keys alone.
     """
     time = window.time or "_event_time"
+    if window.kind == "session":
+        return _in_session(rows, window, time)
     text = windows.window_struct(
         window.kind, window.size, window.slide, window.offset, window.zone, time, SHIFT_US
     )
@@ -139,13 +158,25 @@ def _windowed(rows: DataFrame, window: Window) -> DataFrame:
     return spread.select("*", start, end).drop("__w")
 
 
+def _in_session(rows: DataFrame, window: Window, time: str) -> DataFrame:
+    shifted = F.expr(f"timestamp_micros(unix_micros({time}) + {SHIFT_US}L)")
+    marked = shifted.alias(SESSION_TIME, metadata=WATERMARKED)
+    timed = analysed(lambda f: f.select("*", marked), rows, window.place, "WINDOW")
+    session = F.session_window(SESSION_TIME, f"{window.size.micros} microseconds")
+    return timed.select("*", session.alias(SESSION)).drop(SESSION_TIME)
+
+
 def _aggregate(node: Aggregate, inputs: Inputs) -> DataFrame:
     rows = lower(node.input, inputs)
     keys = [F.expr(key.expression).alias(key.name) for key in node.keys]
-    if node.windowed:
+    sessions = SESSION in rows.columns
+    if sessions:
+        keys += [] if keys else [F.expr(ONE_KEY).alias("__all")]
+        keys += [F.col(SESSION)]
+    elif node.windowed:
         keys += [F.col(START), F.col(END)]
     groups = rows.groupBy(*keys)
-    calls = [F.expr(lower_call(call, _types(rows, call))).alias(call.name) for call in node.calls]
+    calls = [F.expr(lower_call(call, types_of(rows, call))).alias(call.name) for call in node.calls]
     if not calls:  # GROUP BY without an aggregate: the groups themselves
         calls = [F.count(F.lit(1)).alias("__rows")]
     try:
@@ -154,15 +185,18 @@ def _aggregate(node: Aggregate, inputs: Inputs) -> DataFrame:
         for call, one in zip(node.calls, calls, strict=False):
             analysed(_agg(groups, one), rows, call.place, call.function.upper())
         raise
-    return _with_window_columns(result) if node.windowed else result
+    if not node.windowed:
+        return result
+    borders = (f"{SESSION}.start", f"{SESSION}.end") if sessions else (START, END)
+    return _with_window_columns(result, borders)
 
 
-def _with_window_columns(groups: DataFrame) -> DataFrame:
+def _with_window_columns(groups: DataFrame, borders: tuple[str, str]) -> DataFrame:
     start, end = (
-        F.expr(f"timestamp_micros(unix_micros({shifted}) - {SHIFT_US}L)").alias(name)
-        for shifted, name in ((START, "window_start"), (END, "window_end"))
+        F.expr(f"timestamp_micros(unix_micros({border}) - {SHIFT_US}L)").alias(name)
+        for border, name in zip(borders, ("window_start", "window_end"), strict=True)
     )
-    return groups.select("*", start, end).drop(START, END)
+    return groups.select("*", start, end).drop(START, END, SESSION, "__all")
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
@@ -172,15 +206,22 @@ def _union(frames: list[DataFrame]) -> DataFrame:
     return first
 
 
-def late_windows(plan: Node) -> tuple[Windowed, ...]:
+def late_windows(plan: Node) -> tuple[Windowed | RowsWindow, ...]:
     """The window operators of a plan, outermost first: where rows can be late."""
-    return tuple(node for node in walk(plan) if isinstance(node, Windowed))
+    return tuple(node for node in walk(plan) if isinstance(node, Windowed | RowsWindow))
 
 
-def late_rows(node: Windowed, inputs: Inputs, late_ms: int) -> DataFrame:
-    """IDENTITY of the rows for which all windows have `end <= late_ms` (SEMANTICS 3.6); `inputs.carry` is set."""
-    window = node.window
+def late_rows(node: Windowed | RowsWindow, inputs: Inputs, late_ms: int) -> DataFrame:
+    """IDENTITY of the rows that were late (SEMANTICS 3.6 to 3.8): all their windows had `end <= late_ms`, a session
+    of their own would have ended strictly before it, or they themselves were behind a ROWS window's output. `inputs.carry` is set.
+    """
     rows = lower(node.input, inputs)
+    if isinstance(node, RowsWindow):
+        return rows.where(F.expr(f"unix_micros(_event_time) <= ({late_ms}L - 1) * 1000L")).select(IDENTITY)
+    window = node.window
+    if window.kind == "session":
+        end = f"unix_micros({window.time or '_event_time'}) + {window.size.micros}L"
+        return rows.where(F.expr(f"{end} <= ({late_ms}L - 1) * 1000L")).select(IDENTITY)
     end = windows.last_end(
         window.kind, window.size, window.slide, window.offset, window.zone, window.time or "_event_time"
     )

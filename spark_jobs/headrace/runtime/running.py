@@ -10,19 +10,20 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from headrace.errors import HeadraceError, Refused
 from headrace.runtime import audit, batchlog, execution, observe, records, sources, tables
 from headrace.runtime.batch import GENERATION, Loop, Scanned, Setting, input_range, run_batch
-from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
+from headrace.runtime.chain import chain_of, native_part
+from headrace.runtime.checkpoint import Checkpoint
 from headrace.runtime.faults import fault_of
-from headrace.runtime.lower import Inputs, lower, needs_ticks
+from headrace.runtime.lower import Inputs, closes_strictly, lower, needs_ticks
 from headrace.runtime.session import own_session
 from headrace.runtime.sinks import Sink
 from headrace.runtime.ticks import with_ticks
 from headrace.runtime.tracking import Tracking
 from headrace.sql.nodes import Lookup, Result, walk
-from headrace.sql.source import NotYet
 
 STARTED_WITHIN_S = 60.0
 STOP_POLL_S = 0.005  # shorter than a commit, so that one is always met
@@ -36,6 +37,7 @@ class RunningQuery:
         self.setting = setting
         self.result = result
         self.ticks = needs_ticks(result.plan)
+        self.strict = closes_strictly(native_part(result))
         self.checkpoint = Checkpoint(Path(setting.lake.checkpoint(result.name)))
         tick_file = str(setting.scratch / f"{result.name}.tick.json") if self.ticks else ""
         self.tracking = Tracking(setting.clock, tick_file)
@@ -48,38 +50,27 @@ class RunningQuery:
     # ---- start ----
     def start(self) -> None:
         """Check, pin, restore the marks and start Spark's query; raises Refused before anything runs."""
-        self._refuse_changelog()
         self.checkpoint.same_query(self.result, self.setting.partitions)
         self._stopping, self.failure = False, None
         self._started.clear()
         session = self._session()
         self.loop = self._loop(session, self._pin(session))
         frame = self._frame(session, self.loop)
-        self.loop.sink.prepare(frame.schema)
+        self.loop.sink.prepare(self._output_schema(frame, self.loop))
         batchlog.prepare(self.setting.lake)
         audit.prepare(self.setting.lake)
         self._restore(self.loop)
         writer = frame.writeStream.foreachBatch(self.on_batch).queryName(self.result.name)
-        mode = "update" if self.result.upsert else "append"
+        mode = "update" if self.result.upsert and not self.loop.chain.own_watermark else "append"
         writer = writer.outputMode(mode).option("checkpointLocation", self.checkpoint.spark)
         self.query = writer.trigger(processingTime=self.setting.trigger).start()
         self._started.set()
 
     def spark_plan(self) -> str:
         """Spark's optimized plan of the query; nothing is started."""
-        self._refuse_changelog()
         session = self._session()
         loop = self._loop(session, {name: self._version(session, name) for name in self._tables()})
         return execution.optimized(session, self._frame(session, loop))
-
-    def _refuse_changelog(self) -> None:
-        if self.result.form == "stream" and self.result.upsert:
-            raise NotYet(
-                f"{self.result.name}: a changelog (CREATE STREAM over groups with EMIT CHANGES) is not supported yet",
-                hint="CREATE TABLE shows the newest value of each key",
-                place=self.result.place,
-                text=self.setting.pipeline.text,
-            )
 
     def _session(self) -> SparkSession:
         session = own_session(self.setting.spark)
@@ -104,9 +95,19 @@ class RunningQuery:
             ),
             tracking=self.tracking,
             ticks=self.ticks,
+            strict=self.strict,
+            chain=chain_of(self.result, frames.__getitem__, self.checkpoint.carried, GENERATION),
             tables=versions,
             lookup=frames.__getitem__,
         )
+
+    def _output_schema(self, frame: DataFrame, loop: Loop) -> StructType:
+        """The columns of the result: what no rows at all give behind the chain."""
+        if not loop.chain:
+            return frame.schema
+        nothing = frame.sparkSession.createDataFrame([], frame.schema)
+        plain = chain_of(self.result, loop.lookup, str(self.setting.scratch / "nothing"), GENERATION)
+        return plain.take(nothing, 0, None).rows.schema
 
     def _frame(self, session: SparkSession, loop: Loop) -> DataFrame:
         inputs = Inputs(
@@ -114,7 +115,7 @@ class RunningQuery:
             lookup=loop.lookup,
             upsert=self.result.upsert,
         )
-        frame = lower(self.result.plan, inputs)
+        frame = lower(native_part(self.result), inputs)
         if self.ticks and execution.watermarks(session, frame) < len(loop.scans):
             raise Refused(
                 f"{self.result.name}: Spark optimized the watermark away, so no window would ever close",
@@ -131,7 +132,7 @@ class RunningQuery:
         loop.scans.append(Scanned(stream, f"scan{n}_{name}", watched))
         rows = sources.read_stream(session, self.setting.lake, stream).drop("__raw", "__position")
         if self.ticks:
-            rows = with_ticks(self._tick_stream(session), rows)
+            rows = with_ticks(self._tick_stream(session), rows, strict=self.strict)
         rows = observe.observing(rows, stream, loop.scans[n].name, watched)
         return audit.usable(rows, stream).drop("__bad", records.OWN_TIME)
 
@@ -168,12 +169,13 @@ class RunningQuery:
         saved = log.column("marks")[-1].as_py() if log.num_rows else ""
         number = self.checkpoint.planned()
         plan = None if number is None else self.checkpoint.offsets(number)
+        tick = loop.tick(plan)
         for n, scan in enumerate(loop.scans):
             scan.consumed = loop.offset(plan, n) or {}
         known = [
             (scan.stream, sources.known_partitions(self.setting.lake, scan.stream)) for scan in loop.scans
         ]
-        self.tracking.restore(saved, _tick_of(plan) if self.ticks else None, known)
+        self.tracking.restore(saved, tick, known)
 
     # ---- batches ----
     def on_batch(self, rows: DataFrame, number: int) -> None:
@@ -250,10 +252,3 @@ class RunningQuery:
             ending.start()
             ending.join(timeout=0.1)  # it ends once the lock is free; until then no batch can begin
         return True
-
-
-def _tick_of(plan: BatchOffsets | None) -> int | None:
-    """The tick that a batch was planned with."""
-    first = plan.sources[1] if plan is not None and plan.sources else None
-    tick = None if first is None else first.get("tick")
-    return None if tick is None else int(tick)

@@ -16,9 +16,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from headrace.runtime import deltawrite
+from headrace.runtime.carried import BATCH
+from headrace.runtime.changelog import ROW
 from headrace.runtime.lake import Lake
 from headrace.runtime.lower import ADMITTED
 from headrace.sql.nodes import HIDDEN, Result
@@ -39,16 +41,23 @@ class Sink:
     def blackhole(self) -> bool:
         return self.result.connector == "blackhole"
 
+    @property
+    def _appends(self) -> bool:
+        return not self.result.upsert or self.result.changelog
+
     def prepare(self, schema: StructType) -> None:
         """Create the result's table where it is not there, its key noted in its description."""
         if self.blackhole:
             return
         fields = [f for f in schema.fields if f.name != ADMITTED]
+        fields += [StructField(BATCH, LongType())] if self.result.changelog else []
         note = json.dumps({"headrace": {"keys": list(self.result.keys), "emit": self.result.emit}})
         deltawrite.ensure(self.path, to_arrow_schema(StructType(fields), timezone="UTC"), note)
 
     def write(self, rows: DataFrame, batch: int) -> int:
         """Compute the batch and put its rows; gives how many there were."""
+        if self.result.changelog:
+            rows = rows.withColumn(BATCH, F.lit(batch).cast("bigint"))
         if self.blackhole:
             rows.write.format("noop").mode("overwrite").save()
             return 0
@@ -74,7 +83,7 @@ class Sink:
         count, once = int(rows.num_rows), deltawrite.Once(self.app, batch)
         if not count:
             return 0
-        if not self.result.upsert:
+        if self._appends:
             deltawrite.append_once(self.path, rows, once)
         elif self.result.keys:
             deltawrite.upsert_once(self.path, rows, self.result.keys, _admitted(rows), once)
@@ -86,7 +95,7 @@ class Sink:
         if deltawrite.Once(self.app, batch).done(deltawrite.opened(self.path)):
             return DRIVER_ROWS
         spark = rows.sparkSession
-        if not self.result.upsert:
+        if self._appends:
             options = {"txnAppId": self.app, "txnVersion": str(batch)}
             rows.write.format("delta").mode("append").options(**options).save(self.path)
             return DRIVER_ROWS
@@ -108,6 +117,8 @@ class Sink:
 def read_result(lake: Lake, result: Result, *, hidden: bool = False) -> pa.Table:
     """A result table as it stands; hidden columns (`__…`) only where asked for."""
     rows = DeltaTable(lake.result(result.name)).to_pyarrow_table()
+    if result.changelog:
+        rows = rows.sort_by([(BATCH, "ascending"), (ROW, "ascending")])
     return (
         rows if hidden else rows.select([name for name in rows.column_names if not name.startswith(HIDDEN)])
     )

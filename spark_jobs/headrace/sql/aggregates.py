@@ -13,6 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from sqlglot.tokenizer_core import Token, TokenType
+
+from headrace.sql.dialect import tokens
+from headrace.sql.functions import is_aggregate
 from headrace.sql.nodes import Call
 
 ORDER = "struct(_event_time, _partition, _offset)"  # which of two rows is the earlier one
@@ -43,6 +47,45 @@ def lower_call(call: Call, types: Sequence[str] = ()) -> str:
     if call.distinct and law is None:
         raise ValueError(f"{call.function}(DISTINCT …) has no row in AGGREGATES")
     return lower(call, types)
+
+
+def over(call: Call, types: Sequence[str], window: str) -> str:
+    """The call as Spark SQL text over the rows of `window`, `(PARTITION BY … ROWS …)`."""
+    if call.function == "sum" and not call.distinct and _type(types) == "bigint":
+        value = _when(call, call.arguments[0])
+        return f"CAST(sum(CAST({value} AS DECIMAL(38, 0))) OVER {window} AS BIGINT)"
+    text = lower_call(call, types)
+    for end in reversed(_ends_of_aggregates(text)):
+        text = f"{text[:end]} OVER {window}{text[end:]}"
+    return text
+
+
+def _ends_of_aggregates(text: str) -> list[int]:
+    """Where the aggregate calls of a text end, their WITHIN GROUP and FILTER included."""
+    words = tokens(text)
+    found: list[int] = []
+    index = 0
+    while index < len(words) - 1:
+        if is_aggregate(words[index].text) and words[index + 1].token_type == TokenType.L_PAREN:
+            index = _closing(words, index + 1)
+            while index + 1 < len(words) and words[index + 1].text.upper() in ("WITHIN", "FILTER"):
+                opening = next(
+                    at for at in range(index + 1, len(words)) if words[at].token_type == TokenType.L_PAREN
+                )
+                index = _closing(words, opening)
+            found.append(words[index].end + 1)
+        index += 1
+    return found
+
+
+def _closing(words: Sequence[Token], opening: int) -> int:
+    depth = 0
+    for index in range(opening, len(words)):
+        kind = words[index].token_type
+        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+        if not depth:
+            return index
+    raise ValueError("a parenthesis is not closed")
 
 
 def takes_distinct(function: str) -> bool:

@@ -18,9 +18,11 @@ from headrace.sql.nodes import (
     Lookup,
     Node,
     Project,
+    RowsWindow,
     Scan,
     Union,
     Windowed,
+    has_sessions,
     inputs,
     walk,
 )
@@ -49,7 +51,7 @@ def kinds_of(plan: Node) -> tuple[Kind, ...]:
     for node in nodes:
         if isinstance(node, Aggregate):
             found.append("fully_partitionable" if node.keys else "two_phase")
-        elif isinstance(node, Distinct):
+        elif isinstance(node, Distinct | RowsWindow):
             found.append("fully_partitionable")
     return tuple(dict.fromkeys(found)) or ("passthrough",)
 
@@ -74,7 +76,7 @@ def output(node: Node) -> str:
             | Having(input=one)
         ):
             return output(one)
-        case Aggregate() | Distinct():
+        case Aggregate() | Distinct() | RowsWindow():
             return _hashed(node)
         case JoinTable(left=left):
             return output(left)
@@ -88,6 +90,8 @@ def _edges_into(parent: Node) -> list[Edge]:
             return [Edge(parent, parent.input, _hashed(parent), _why(parent))]
         case Distinct():
             return [Edge(parent, parent.input, _hashed(parent), "equal rows must meet in one partition")]
+        case RowsWindow():
+            return [Edge(parent, parent.input, _hashed(parent), "the last rows of a key must meet, in order")]
         case JoinTable():
             return [
                 Edge(parent, parent.left, output(parent.left)),
@@ -97,14 +101,19 @@ def _edges_into(parent: Node) -> list[Edge]:
             return [Edge(parent, child, output(child)) for child in inputs(parent)]
 
 
-def _hashed(node: Aggregate | Distinct) -> str:
+def _hashed(node: Aggregate | Distinct | RowsWindow) -> str:
     if isinstance(node, Distinct):
         return "hash(all columns) % N"
-    keys = [key.name for key in node.keys] + (["window"] if node.windowed else [])
+    if isinstance(node, RowsWindow):
+        return f"hash({', '.join(node.keys)}) % N" if node.keys else ONE
+    whole = node.windowed and not has_sessions(node.input)  # sessions of a key must meet to merge
+    keys = [key.name for key in node.keys] + (["window"] if whole else [])
     return f"hash({', '.join(keys)}) % N" if keys else ONE
 
 
 def _why(node: Aggregate) -> str:
+    if node.windowed and has_sessions(node.input):
+        return "all rows of a key must meet, where its sessions grow and merge"
     if node.keys and node.windowed:
         return "all rows of a key and window must meet, after partial sums where they are"
     if node.keys:

@@ -137,6 +137,10 @@ class HeadraceParser(SparkParser):
         return table
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        if self._match_pair(TokenType.FILTER, TokenType.L_PAREN):
+            self._match(TokenType.WHERE)
+            this = exp.Filter(this=this, expression=self._parse_where(skip_where_token=True))
+            self._match_r_paren()
         over = self._curr
         if over.token_type == TokenType.OVER and self._next.token_type == TokenType.L_PAREN:
             index = self._index
@@ -224,8 +228,7 @@ class HeadraceParser(SparkParser):
             self.raise_error("expected (")
         self.expect_words("TABLE")
         table = self._parse_table_parts()
-        partition_by = self._parse_partition_by()
-        self._match(TokenType.COMMA)
+        partition_by = self._keys_before("DESCRIPTOR")
         self.expect_words("DESCRIPTOR")
         if not self._match(TokenType.L_PAREN):
             self.raise_error("expected ( after DESCRIPTOR")
@@ -241,6 +244,15 @@ class HeadraceParser(SparkParser):
         node.meta["clause"] = clause
         node.meta["partition_by"] = partition_by
         return node
+
+    def _keys_before(self, word: str) -> list[exp.Expr]:
+        """`PARTITION BY a, b,`, up to the argument that begins with `word`; none where it is left out."""
+        found: list[exp.Expr] = []
+        if self._match(TokenType.PARTITION_BY):
+            found.append(cast(exp.Expr, self._parse_disjunction()))
+        while self._match(TokenType.COMMA) and self._curr.text.upper() != word:
+            found.append(cast(exp.Expr, self._parse_disjunction()))
+        return found
 
     def _window_body(self, kind: str, start: int, time: exp.Expr | None) -> WindowClause:
         if not self._match(TokenType.L_PAREN):
@@ -349,7 +361,7 @@ def parser() -> HeadraceParser:
 def spark_sql(node: exp.Expr) -> str:
     """The expression as Spark SQL text, on one line, without comments."""
     if any(isinstance(part, RowsWindow) for part in node.walk()):
-        return "NULL"  # refused already
+        return "NULL"  # refused, or read apart
     return _DIALECT.generate(node, comments=False)
 
 

@@ -26,6 +26,7 @@ from headrace.sql.nodes import (
     Pipeline,
     Project,
     Result,
+    RowsWindow,
     Scan,
     Stream,
     Table,
@@ -79,7 +80,7 @@ def _tree(result: Result) -> Iterator[str]:
     yield ""
 
 
-def title(node: Node) -> str:
+def title(node: Node) -> str:  # noqa: C901 one case for each node
     """A node on one line."""
     match node:
         case Scan(stream=stream):
@@ -104,6 +105,9 @@ def title(node: Node) -> str:
                 if calls
                 else f"Aggregate by ({', '.join(keys)})"
             )
+        case RowsWindow():
+            calls = ", ".join(f"{_call(call)} over {buffer} rows" for call, buffer in node.calls)
+            return f"RowsWindow by ({', '.join(node.keys)}) of {calls}"
         case JoinTable(kind=kind, condition=condition):
             return f"JoinTable {kind} on {condition}"
         case Union():

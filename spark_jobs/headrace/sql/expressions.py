@@ -89,7 +89,8 @@ def _resolved(part: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
         case exp.Window():
             _refuse_window(part, names.faults)
         case RowsWindow():
-            names.faults.not_yet("aggregates over a ROWS WINDOW", span_of(part))
+            hint = "give it a name in SELECT, in a query without GROUP BY"
+            names.faults.add("an aggregate over a ROWS WINDOW has no place here", span_of(part), hint)
         case exp.Anonymous():
             _check_function(part, names.faults)
         case _ if isinstance(part, _CLOCK):

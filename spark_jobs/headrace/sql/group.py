@@ -125,7 +125,7 @@ class Grouping:
         return node
 
     def _call(self, node: exp.Expr) -> str:
-        call = self._read(node)
+        call = self._read(node, f"__agg{len(self.calls)}")
         for known in self.calls:
             if (known.function, known.arguments, known.distinct, known.where, known.within) == (
                 call.function,
@@ -138,7 +138,11 @@ class Grouping:
         self.calls.append(call)
         return call.name
 
-    def _read(self, node: exp.Expr) -> Call:
+    def read(self, node: exp.Expr, name: str) -> Call | None:
+        """The aggregate call that an expression is, under a name; None where it is none."""
+        return self._read(node, name) if aggregate_call(node) is not None else None
+
+    def _read(self, node: exp.Expr, name: str) -> Call:
         where, within, ignore_nulls = "", "", False
         inner = node
         while not isinstance(inner, exp.Anonymous):
@@ -162,7 +166,7 @@ class Grouping:
             distinct = False
         self._check(inner, distinct, within)
         place = self.names.faults.source.place(span_of(node))
-        return Call(f"__agg{len(self.calls)}", function, texts, distinct, where, within, place)
+        return Call(name, function, texts, distinct, where, within, place)
 
     def _check(self, node: exp.Anonymous, distinct: bool, within: str) -> None:
         faults, function = self.names.faults, node.name.lower()

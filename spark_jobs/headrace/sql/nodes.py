@@ -7,7 +7,8 @@ Column names inside a plan:
 - a stream's own columns, and `_timestamp`, `_offset`, `_partition`, `_event_time`;
 - `window_start`, `window_end` above a `Windowed` or an `Aggregate` with a window;
 - `__key0`, `__key1`, … group keys that are expressions or not selected (hidden in results);
-- `__agg0`, `__agg1`, … the values of aggregate calls, between `Aggregate` and `Project`.
+- `__agg0`, `__agg1`, … the values of aggregate calls, between `Aggregate` and `Project`;
+- `__rows0`, `__rows1`, … those of calls over ROWS windows, between `RowsWindow` and `Project`.
 """
 
 from __future__ import annotations
@@ -145,7 +146,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """One row for each window that holds the row; adds `window_start` and `window_end`."""
+    """One row for each window that holds the row; adds `window_start` and `window_end`.
+
+    A session is not known from one row: its borders come with the groups of the `Aggregate` above.
+    """
 
     input: Node
     window: Window
@@ -172,6 +176,20 @@ class Aggregate:
     keys: tuple[Named, ...]
     calls: tuple[Call, ...]
     windowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWindow:
+    """Each row with aggregates over the last rows of its key, itself included, by event time and offset.
+
+    `keys` are columns of the input, which has the system columns too; `calls` give each call with the
+    length of its buffer in rows.
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+    calls: tuple[tuple[Call, int], ...]
+    place: Place | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +226,20 @@ class Distinct:
     input: Node
 
 
-Node = Scan | Lookup | Alias | Filter | Project | Windowed | Aggregate | Having | JoinTable | Union | Distinct
+Node = (
+    Scan
+    | Lookup
+    | Alias
+    | Filter
+    | Project
+    | Windowed
+    | Aggregate
+    | RowsWindow
+    | Having
+    | JoinTable
+    | Union
+    | Distinct
+)
 
 Kind = Literal[
     "passthrough",
@@ -240,6 +271,11 @@ class Result:
     options: tuple[tuple[str, str], ...] = ()
     place: Place | None = None
     query: str = field(default="", compare=False)  # the SELECT's own text, for the baseline
+
+    @property
+    def changelog(self) -> bool:
+        """Whether its rows are changes: the old and the new value of each key."""
+        return self.form == "stream" and self.upsert
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +317,16 @@ def inputs(node: Node) -> tuple[Node, ...]:
             | Project(input=one)
             | Windowed(input=one)
             | Aggregate(input=one)
+            | RowsWindow(input=one)
             | Having(input=one)
             | Distinct(input=one)
         ):
             return (one,)
+
+
+def has_sessions(plan: Node) -> bool:
+    """Whether a window of the plan is a session."""
+    return any(isinstance(node, Windowed) and node.window.kind == "session" for node in walk(plan))
 
 
 def walk(node: Node) -> Iterator[Node]:

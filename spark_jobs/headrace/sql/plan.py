@@ -37,6 +37,7 @@ from headrace.sql.nodes import (
     Project,
     Windowed,
 )
+from headrace.sql.rowswindow import has_rows_window, plan_rows_windows
 from headrace.sql.scope import UNKNOWN, WINDOW_COLUMNS, Faults, Member, Relation, Scope
 from headrace.sql.select_list import Item, items_of
 from headrace.sql.source import did_you_mean
@@ -114,6 +115,12 @@ def _plan_select(query: exp.Select, context: Context, *, inner: bool) -> Planned
             "WINDOW belongs to GROUP BY", clause.span, "write GROUP BY WINDOW …, or GROUP BY k WINDOW …"
         )
         return Planned(UNKNOWN, emit=emit)
+    if over := next((item.node for item in items if has_rows_window(item.node)), None):
+        if group is not None or having is not None:
+            hint = "give it a query of its own"
+            faults.add("a ROWS WINDOW has no place in a grouped query", span_of(over), hint)
+            return Planned(UNKNOWN, emit=emit)
+        return replace(plan_rows_windows(query, joined, items, context), emit=emit)
     aggregated = group is not None or any(has_aggregate(item.node) for item in items)
     if aggregated or having is not None:
         planned = _grouped(query, joined, items, context, windowed=windowed)
@@ -205,8 +212,6 @@ def _window_table(item: WindowTable, context: Context) -> Member:
     relation = member.relation
     if relation.open:
         return Member(alias, relation)
-    if clause.kind == "session":
-        context.faults.not_yet("SESSION windows", clause.span)
     window = window_of(clause, Scope((member,)), context.names(), context.zone)
     check_watermark(relation, clause.span, context.faults)
     node = Windowed(Alias(context.relations[item.this.name.casefold()].node, alias), window)
@@ -247,8 +252,6 @@ def _window(query: exp.Select, joined: Joined, context: Context) -> tuple[Joined
     tables = [m for m in joined.scope.members if m.relation.windowed]
     if clause is None:
         return joined, False
-    if clause.kind == "session":
-        context.faults.not_yet("SESSION windows", clause.span)
     if tables:
         context.faults.add("two windows in one query", clause.span)
     for member in joined.scope.members:

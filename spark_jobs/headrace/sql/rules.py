@@ -19,6 +19,7 @@ from headrace.sql.nodes import (
     Lookup,
     Node,
     Project,
+    RowsWindow,
     Scan,
     Union,
     Windowed,
@@ -79,5 +80,5 @@ def _with_inputs(node: Node) -> Node:
             return replace(node, left=rewrite(node.left), right=rewrite(node.right))
         case Union():
             return Union(tuple(rewrite(one) for one in node.inputs))
-        case Alias() | Filter() | Project() | Windowed() | Aggregate() | Having() | Distinct():
+        case Alias() | Filter() | Project() | Windowed() | Aggregate() | RowsWindow() | Having() | Distinct():
             return replace(node, input=rewrite(node.input))

@@ -1,0 +1,74 @@
+"""ROWS windows: aggregates over the last n rows of each key, one output row for each input row.
+
+A row comes out when the watermark is strictly past it, so that no row can come before it any more. Held
+are the rows that wait, and of those that came out the last n-1 of each key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from headrace.runtime.carried import Turn, by_key, changes_of, in_time, no_later_than
+from headrace.runtime.lower import types_of
+from headrace.sql.aggregates import over
+from headrace.sql.nodes import RowsWindow
+
+ORDER = ("_event_time", "_partition", "_offset")
+OUT = "__out"  # whether the row came out before this batch
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWindows:
+    """The operator of a RowsWindow node."""
+
+    node: RowsWindow
+
+    @property
+    def keys(self) -> Sequence[str]:
+        return self.node.keys or ("__all",)
+
+    def turn(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> Turn:
+        columns = rows.columns
+        behind = no_later_than(F.unix_micros("_event_time"), watermark_ms)
+        taken = in_time(rows, behind, watermark_ms)
+        one = {} if self.node.keys else {"__all": F.lit(0)}
+        fresh = taken.rows.withColumns({**one, OUT: F.lit(False), "__new": F.lit(True)})
+        every = fresh if state is None else fresh.unionByName(state.withColumn("__new", F.lit(False)))
+        held = self._judged(every.withColumn("__due", ~F.col(OUT) & behind)).localCheckpoint()
+        output = held.where("__due").select(*columns, *[call.name for call, _ in self.node.calls])
+        state_columns = [*columns, *one, OUT]
+        after = held.withColumn(OUT, F.col(OUT) | F.col("__due"))
+        return Turn(
+            output=output,
+            state=after.where("__keep").select(*state_columns),
+            changes=changes_of(after, state_columns),
+            late=taken.late,
+        )
+
+    def _judged(self, rows: DataFrame) -> DataFrame:
+        """The calls' values, and whether a row is kept: it waits, or is one of the last that came out."""
+        most = max(buffer for _, buffer in self.node.calls)
+        keys = ", ".join(self.keys)
+        calls = {
+            call.name: F.expr(
+                over(
+                    call,
+                    types_of(rows, call),
+                    f"(PARTITION BY {keys} ORDER BY {', '.join(ORDER)} "
+                    f"ROWS BETWEEN {buffer - 1} PRECEDING AND CURRENT ROW)",
+                )
+            )
+            for call, buffer in self.node.calls
+        }
+        order = Window.partitionBy(*self.keys).orderBy(*ORDER)
+        past = F.when(F.col(OUT) | F.col("__due"), 1)
+        ranked = rows.withColumns({**calls, "__rank": F.count(past).over(order)})
+        last = F.max("__rank").over(Window.partitionBy(*self.keys))
+        waits = ~(F.col(OUT) | F.col("__due"))
+        kept = ranked.withColumn("__keep", waits | (last - F.col("__rank") < F.lit(most - 1)))
+        changed = F.col("__new") | F.col("__due")
+        return kept.withColumns(by_key(self.keys, F.col("__keep"), changed)).drop("__rank")
