@@ -1,4 +1,4 @@
-"""The two benchmark queries, each in all its dialects over the same generated rows.
+"""The benchmark queries over the same generated rows: two in all their dialects, and those that only Headrace has.
 
 Row number n has key n % 10,000, event time 1970-01-01 + n * 100 µs and value n % 1,000. The stream comes
 in batches of BATCH_ROWS from Spark's `rate-micro-batch` source, for Headrace and for the hand-written
@@ -15,13 +15,20 @@ ROWS = 40_000_000
 KEYS = 10_000
 PARTITIONS = 2  # N, the number of cores
 
-HEADRACE_STREAM = f"""
+
+def stream(micros: str) -> str:
+    """The stream in Headrace SQL, its event time as microseconds."""
+    return f"""
 SET 'state.partitions' = '{PARTITIONS}';
 CREATE STREAM s (timestamp TIMESTAMP, value BIGINT,
-    k AS value % {KEYS}, ts AS timestamp_micros(value * 100), v AS value % 1000,
+    k AS value % {KEYS}, ts AS timestamp_micros({micros}), v AS value % 1000,
     WATERMARK FOR ts AS ts - INTERVAL '10' SECOND)
   WITH ('connector' = 'rate', 'rows-per-batch' = '{BATCH_ROWS}');
 """
+
+
+HEADRACE_STREAM = stream("value * 100")
+BURSTS = stream(f"value * 100 + (value DIV {20 * KEYS}) * 10000000")  # 20 rows of a key, then 10 s of silence
 SPARK_COLUMNS = (
     f"value % {KEYS} AS k",
     "timestamp_micros(value * 100) AS ts",
@@ -62,4 +69,25 @@ CREATE TABLE r WITH ('connector' = 'blackhole') AS
         spark="SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s GROUP BY k",
         duckdb=f"SELECT k, COUNT(*) AS n, SUM(v) AS total FROM {DUCKDB_ROWS} GROUP BY k",
     ),
+}
+
+# What Structured Streaming has no operator for (but for `sessions`, EMIT FINAL): Headrace alone.
+CARRIED = {
+    name: Benchmark(name, text, spark="", duckdb="")
+    for name, text in {
+        "sessions": f"""{BURSTS}
+CREATE TABLE r WITH ('connector' = 'blackhole') AS
+  SELECT k, window_start, COUNT(*) AS n, SUM(v) AS total FROM s GROUP BY k WINDOW SESSION(INTERVAL '5' SECOND);""",
+        "sessions, EMIT CHANGES": f"""{BURSTS}
+CREATE TABLE r WITH ('connector' = 'blackhole') AS
+  SELECT k, window_start, COUNT(*) AS n, SUM(v) AS total FROM s
+  GROUP BY k WINDOW SESSION(INTERVAL '5' SECOND) EMIT CHANGES;""",
+        "ROWS window": f"""{HEADRACE_STREAM}
+CREATE TABLE r WITH ('connector' = 'blackhole') AS
+  SELECT k, ts, AVG(v) OVER (ROWS WINDOW BUFFER 3 ROWS PARTITION BY k ORDER BY ts) AS mean FROM s;""",
+        "cumulate": f"""{HEADRACE_STREAM}
+CREATE TABLE r WITH ('connector' = 'blackhole') AS
+  SELECT k, window_end, COUNT(*) AS n, SUM(v) AS total FROM s
+  GROUP BY k WINDOW CUMULATE(STEP INTERVAL '30' SECOND, SIZE INTERVAL '1' MINUTE);""",
+    }.items()
 }

@@ -24,7 +24,7 @@ from expectations.judge import Compared, Gate, judge
 from expectations.suites import Suite, checks_of
 from expectations.verdict import Check, ResultVerdict, Verdict
 from headrace.errors import Refused
-from headrace.runtime.lake import Lake, lake_of
+from headrace.runtime.lake import Lake, bound, lake_of
 from headrace.runtime.session import spark_session
 from headrace.sql.compile import compile_file
 from headrace.sql.nodes import Pipeline, Result
@@ -61,6 +61,7 @@ def run_gate(
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="great-expectations") as importing:
         great = importing.submit(importlib.import_module, "expectations.great")
         spark = spark or spark_session("headrace-gate")
+        pipeline = bound(pipeline, lake)
         gate = Gate(spark, pipeline, lake, folder, reader_for(spark, pipeline, lake), since)
         try:
             judged = [judge(gate, result) for result in wanted]

@@ -41,7 +41,8 @@ def line(checked: Checked) -> Text:
     """A line for a file that compiles; else each error, as `file:line:column: message`, underlined, with its hint."""
     match checked.outcome:
         case Pipeline(streams=streams, tables=tables, results=results):
-            counts = ((streams, "stream"), (tables, "reference table"), (results, "result"))
+            declared = tuple(stream for stream in streams if not stream.producer)
+            counts = ((declared, "stream"), (tables, "reference table"), (results, "result"))
             said = ", ".join(f"{len(some)} {word}{'s' * (len(some) != 1)}" for some, word in counts)
             return Text.assemble(("✓ ", "green"), checked.file, (f"  {said}", "dim"))
         case Refused() as error:

@@ -353,8 +353,8 @@ def test_a_real_run_is_equal_until_its_table_is_edited(spark: SparkSession, tmp_
     live.stop()
     found = hand.gate(spark)
     assert found.code == ExitCode.DONE, found.render()
-    rows = {"r": 3, "q": 1, "sessions": 3, "growing": 3, "changes": 2, "back": 4}
-    assert {result.result: result.rows for result in found.results} == rows
+    counts = {"r": 3, "q": 1, "sessions": 3, "growing": 3, "changes": 2, "back": 4}
+    assert {result.result: result.rows for result in found.results} == counts
     DeltaTable(hand.lake.result("q")).update(updates={"total": "total + 1"})
     assert [result.outcome for result in hand.gate(spark, results=("q",)).results] == ["unequal"]
 

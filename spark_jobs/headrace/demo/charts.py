@@ -63,7 +63,9 @@ def number_axis(label: str, values: Sequence[float]) -> Axis:
     last = max(last, first + 1)
     ticks = tuple((index * step, f"{index * step:,g}") for index in range(first, last + 1))
     fine = step / 5
-    return Axis(label, min(first * step, math.floor(low / fine) * fine), last * step, ticks)
+    under = math.floor(low / fine) * fine
+    under -= fine if under > low else 0.0  # a denormal's quotient may be no number but 0
+    return Axis(label, min(first * step, under), last * step, ticks)
 
 
 def lines(series: Sequence[Series], x: Axis, y: Axis, summary: str) -> str:

@@ -71,6 +71,7 @@ class Loop:
     lookup: Callable[[str], DataFrame]
     scans: list[Scanned] = field(default_factory=list)
     stateful: list[execution.Path] = field(default_factory=list)
+    closed_ms: int | None = None  # the watermark of the newest batch that is in the log
 
     def offset(self, plan: BatchOffsets | None, n: int) -> sources.Offset | None:
         """The offset of the n-th Scan in a batch: with ticks, each Scan's tick source stands behind it."""
@@ -124,6 +125,7 @@ def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -
     seconds = time.monotonic() - began
     if counts["input_rows"] or batch.moved:
         _log(loop, batch, counts, seconds)
+    loop.closed_ms = batch.closed_ms
     loop.tracking.offer()
     if loop.setting.on_progress is not None:
         loop.setting.on_progress(_progress(loop, number, counts, seconds))

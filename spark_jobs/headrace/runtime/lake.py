@@ -6,7 +6,7 @@ Paths only; nothing is opened here.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.sql.nodes import Pipeline
@@ -39,6 +39,17 @@ class Lake:
 
     def checkpoint(self, query: str) -> str:
         return f"{self.root}/_headrace/checkpoints/{query}"
+
+
+def bound(pipeline: Pipeline, lake: Lake) -> Pipeline:
+    """The pipeline with the streams that read on from a result bound to that result's table."""
+    streams = tuple(
+        replace(stream, options=(*stream.options, ("path", lake.result(stream.producer))))
+        if stream.producer and not stream.option("path")
+        else stream
+        for stream in pipeline.streams
+    )
+    return replace(pipeline, streams=streams)
 
 
 def lake_of(pipeline: Pipeline, override: str = "") -> Lake:

@@ -15,7 +15,8 @@ from headrace.errors import HeadraceError, Refused
 from headrace.runtime import batchlog, execution, fileindex, sources
 from headrace.runtime.batch import Setting
 from headrace.runtime.fileindex import Entry
-from headrace.runtime.lake import Lake
+from headrace.runtime.handon import HandOn
+from headrace.runtime.lake import Lake, bound
 from headrace.runtime.progress import Progress
 from headrace.runtime.running import RunningQuery
 from headrace.sql.catalog import duration_ms
@@ -43,7 +44,7 @@ class LivePipeline:
         on_progress: Callable[[Progress], None] | None = None,
         partitions: int | None = None,
     ) -> None:
-        self.pipeline = pipeline
+        self.pipeline = pipeline = bound(pipeline, lake)
         self.lake = lake
         self.clock = clock
         self._scratch = tempfile.TemporaryDirectory(prefix="headrace-")
@@ -58,6 +59,9 @@ class LivePipeline:
             trigger=f"{duration_ms(pipeline.setting('trigger.interval', '0'))} milliseconds",
         )
         self.queries = [RunningQuery(setting, result) for result in pipeline.results]
+        by_name = {query.result.name: query for query in self.queries}
+        producers = {s.name: by_name[s.producer] for s in pipeline.streams if s.producer}
+        self._readers = [HandOn(query, producers) for query in self.queries]
 
     # ---- life ----
     def start(self) -> None:
@@ -75,9 +79,11 @@ class LivePipeline:
     def pump(self) -> None:
         """One turn of the driver: new files, idle partitions, refreshed tables; raises what a query died of."""
         self._discover()
-        for query in self.queries:
+        for query, reader in zip(self.queries, self._readers, strict=True):
             query.check()
             query.find_idle()
+            reader.note()
+            reader.pass_on()
             if query.has_new_table_version():
                 query.stop()
                 query.start()
@@ -85,18 +91,27 @@ class LivePipeline:
     def settle(self) -> None:
         """Return when all input that is there is consumed, its ticks taken and the windows they close written."""
         self._discover()
-        for query in self.queries:
-            query.settle()
+        for query, reader in zip(self.queries, self._readers, strict=True):
+            self._settle(query, reader)
         for query in self.queries:
             query.check()
+
+    def _settle(self, query: RunningQuery, reader: HandOn) -> None:
+        """Settle a query whose producers are settled: their rows first, then their watermarks."""
+        for _ in range(2):  # what was noted while they ran, and what holds now
+            reader.note()
+            query.settle()
+            reader.pass_on()
+        query.settle()
 
     def flush(self) -> None:
         """The end of the input: settle, close every window by a last tick, and mark the pipeline as ended."""
         self.settle()
-        for query in self.queries:
+        for query, reader in zip(self.queries, self._readers, strict=True):
+            self._settle(query, reader)
             query.tracking.offer_last()
-        for query in self.queries:
             query.settle()
+        for query in self.queries:
             query.checkpoint.end()
 
     def stop(self) -> None:

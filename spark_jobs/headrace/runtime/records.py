@@ -186,7 +186,7 @@ def _typed(frame: DataFrame, stream: Stream, whence: str) -> DataFrame:
         name = own[column.name.casefold()]
         value = F.col(_quoted(name))
         fitted = value
-        if kinds[name] != DataType.fromDDL(column.type):
+        if column.type and kinds[name] != DataType.fromDDL(column.type):
             fitted = value.try_cast(column.type)
             flaws.append(value.isNotNull() & fitted.isNull())
         if column.not_null:

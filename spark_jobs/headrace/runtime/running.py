@@ -167,6 +167,7 @@ class RunningQuery:
         """The marks as the newest batch left them; the offsets that were planned last."""
         log = batchlog.read(self.setting.lake, self.result.name)
         saved = log.column("marks")[-1].as_py() if log.num_rows else ""
+        loop.closed_ms = log.column("closed_ms")[-1].as_py() if log.num_rows else None
         number = self.checkpoint.planned()
         plan = None if number is None else self.checkpoint.offsets(number)
         tick = loop.tick(plan)
@@ -204,6 +205,12 @@ class RunningQuery:
             if scan.stream.watermark is not None
             for partition in sources.unread(self.setting.lake, scan.stream, scan.consumed)
         }
+
+    def closed_ms(self) -> int | None:
+        """The watermark (ms) up to which all is written that there is to write; None while there is none."""
+        if not self.ticks:
+            return self.tracking.watermark()
+        return self.loop.closed_ms if self.loop else None
 
     def has_new_table_version(self) -> bool:
         """Whether a reference table was refreshed since the pin."""

@@ -36,7 +36,7 @@ class Tracking:
         with self._lock:
             self.marks = Marks.from_json(saved) if saved else Marks()
             for stream, partitions in known:
-                if stream.watermark is None:
+                if stream.watermark is None and not stream.producer:
                     continue
                 if stream.name not in self.marks.sources():
                     timeout = stream.option("watermark.idle-timeout")
@@ -54,8 +54,15 @@ class Tracking:
         with self._lock:
             now = self.clock()
             for stream, maxima in arrived:
-                if stream.watermark is not None and maxima:
+                if stream.watermark is not None and not stream.producer and maxima:
                     observe.advance(self.marks, stream, maxima, stream.watermark.lateness, now)
+
+    def hand_on(self, stream: Stream, watermark_ms: int) -> None:
+        """The watermark of the result stream that this one reads on from, in milliseconds."""
+        with self._lock:
+            for partition in self.marks.partitions(stream.name):
+                self.marks.update(stream.name, partition, watermark_ms * 1000, 0, self.clock())
+            self.offer()
 
     def add(self, stream: str, partitions: Iterable[str]) -> None:
         """Make partitions known that have not delivered yet."""

@@ -29,6 +29,7 @@ from headrace.sql.declare import (
 from headrace.sql.nodes import Pipeline, Result, Stream, Table
 from headrace.sql.parse import CreateQuery, CreateSource, Set, Statement, Word, statements
 from headrace.sql.plan import exposed, plan_query
+from headrace.sql.readon import read_on
 from headrace.sql.rules import rewrite
 from headrace.sql.scope import UNKNOWN, Faults, Relation
 from headrace.sql.source import expand, report
@@ -88,8 +89,8 @@ class _Declared:
     taken: set[str] = field(default_factory=set)
 
     def context(self, faults: Faults) -> Context:
-        later = frozenset(result.name.casefold() for result in self.results)
-        return Context(faults, dict(self.relations), dict(self.views), later, self.zone)
+        closed = frozenset(r.name.casefold() for r in self.results) - self.relations.keys()
+        return Context(faults, dict(self.relations), dict(self.views), closed, self.zone)
 
 
 def _declare(statement: Statement, names: _Declared, faults: Faults) -> None:
@@ -114,9 +115,14 @@ def _declare(statement: Statement, names: _Declared, faults: Faults) -> None:
             names.relations[folded] = UNKNOWN if wrong else exposed(planned)
             names.views[folded] = statement.query
         case CreateQuery():
-            result = _result(statement, names, faults)
-            _take(statement.name, names, faults)
+            result, planned = _result(statement, names, faults)
+            folded = _take(statement.name, names, faults)
             names.results.append(result)
+            if planned.relation.open:
+                names.relations[folded] = UNKNOWN
+            elif result.form == "stream" and result.connector == "delta":
+                stream, names.relations[folded] = read_on(result, planned)
+                names.streams.append(stream)
 
 
 def _take(word: Word, names: _Declared, faults: Faults) -> str:
@@ -130,7 +136,7 @@ def _take(word: Word, names: _Declared, faults: Faults) -> str:
     return folded
 
 
-def _result(statement: CreateQuery, names: _Declared, faults: Faults) -> Result:
+def _result(statement: CreateQuery, names: _Declared, faults: Faults) -> tuple[Result, Planned]:
     planned = plan_query(statement.query, names.context(faults))
     if not planned.relation.open and planned.relation.origin == "table":
         faults.add(
@@ -142,7 +148,7 @@ def _result(statement: CreateQuery, names: _Declared, faults: Faults) -> Result:
     emit = _emit(planned, statement, faults)
     node = rewrite(planned.relation.node)
     form: Literal["table", "stream"] = "stream" if statement.form == "stream" else "table"
-    return Result(
+    result = Result(
         name=statement.name.text,
         form=form,
         plan=node,
@@ -155,6 +161,7 @@ def _result(statement: CreateQuery, names: _Declared, faults: Faults) -> Result:
         place=faults.source.place(statement.name.span),
         query=statement.text,
     )
+    return result, planned
 
 
 def _emit(planned: Planned, statement: CreateQuery, faults: Faults) -> Literal["changes", "final"]:

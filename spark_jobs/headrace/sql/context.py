@@ -20,7 +20,7 @@ class Context:
     faults: Faults
     relations: Mapping[str, Relation] = field(default_factory=dict)  # by folded name
     views: Mapping[str, exp.Expr] = field(default_factory=dict)
-    later: frozenset[str] = frozenset()  # result streams, which this version can't read
+    closed: frozenset[str] = frozenset()  # results that no statement can read on from
     zone: str = "UTC"
 
     def names(self) -> Names:

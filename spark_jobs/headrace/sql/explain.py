@@ -125,6 +125,8 @@ def window_text(window: Window) -> str:
         parts.append(f"offset {_span(window.offset)}")
     if window.zone != "UTC":
         parts.append(f"zone {window.zone}")
+    if window.held_back != Interval():
+        parts.append(f"held back {_span(window.held_back)}")
     return f"{window.kind}({', '.join(parts)}) of {window.time or '_event_time'}"
 
 
@@ -148,7 +150,8 @@ def _declared(pipeline: Pipeline) -> Iterator[str]:
     for key, value in pipeline.settings:
         yield f"set {key} = {value}"
     for stream in pipeline.streams:
-        yield from _stream(stream)
+        if not stream.producer:
+            yield from _stream(stream)
     for table in pipeline.tables:
         yield from _table(table)
     yield ""

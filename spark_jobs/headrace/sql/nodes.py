@@ -46,7 +46,11 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An unbounded source. `connector` is '' where none is named: then rows come from a case's `given`."""
+    """An unbounded source. `connector` is '' where none is named: then rows come from a case's `given`.
+
+    `producer` is the result stream that it reads on from: its Delta table, its watermark. The columns of
+    such a stream have no declared type.
+    """
 
     name: str
     columns: tuple[Column, ...]  # declared order, computed ones included
@@ -54,6 +58,7 @@ class Stream:
     connector: str = ""
     options: tuple[tuple[str, str], ...] = ()
     place: Place | None = None
+    producer: str = ""
 
     @property
     def physical(self) -> tuple[Column, ...]:
@@ -142,6 +147,9 @@ class Window:
     zone: str = "UTC"
     time: str = ""
     place: Place | None = field(default=None, compare=False)
+    held_back: Interval = (
+        Interval()
+    )  # how far rows may come behind the watermark that a result stream hands on
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from headrace.sql.nodes import (
     Project,
     Windowed,
 )
+from headrace.sql.readon import held_back, refuse_changelog
 from headrace.sql.rowswindow import has_rows_window, plan_rows_windows
 from headrace.sql.scope import UNKNOWN, WINDOW_COLUMNS, Faults, Member, Relation, Scope
 from headrace.sql.select_list import Item, items_of
@@ -193,13 +194,12 @@ def _table(item: exp.Table, context: Context) -> Member:
         faults.add(f"names of streams and tables have one part, not {spark_sql(item)}", whole_span(item))
         return Member(alias, UNKNOWN)
     relation = context.relations.get(name.casefold())
-    if name.casefold() in context.later:
-        faults.not_yet(
-            f"reading the result {name} in a later statement", span_of(item.this), "a VIEW is inlined"
-        )
+    if name.casefold() in context.closed:
+        hint = f"CREATE STREAM {name} AS … can be read on from its Delta table, and a VIEW is inlined"
+        faults.add(f"a statement reads on from a result stream, and {name} is none", span_of(item.this), hint)
         return Member(alias, UNKNOWN)
     if relation is None:
-        hint = did_you_mean(name, [*context.relations, *context.later])
+        hint = did_you_mean(name, [*context.relations, *context.closed])
         faults.add(f"unknown stream, table or view {name}", span_of(item.this), hint)
         return Member(alias, UNKNOWN)
     return _aliased(relation, alias)
@@ -264,7 +264,9 @@ def _window(query: exp.Select, joined: Joined, context: Context) -> tuple[Joined
         context.faults.add(
             "the window has no event time here", clause.span, "name it: WINDOW TUMBLING(ts, …)"
         )
-    return replace(joined, node=Windowed(joined.node, window)), True
+    refuse_changelog(joined, "a window", clause.span, context.faults)
+    held = held_back(window, clause.time, joined, clause.span, context.faults)
+    return replace(joined, node=Windowed(joined.node, replace(window, held_back=held))), True
 
 
 def _rows(joined: Joined, items: list[Item], context: Context, *, inner: bool) -> Planned:
@@ -297,6 +299,7 @@ def _rows(joined: Joined, items: list[Item], context: Context, *, inner: bool) -
         watermarked=all(m.relation.watermarked for m in members if m.relation.origin == "stream"),
         times=times,
         open=any(m.relation.open for m in members),
+        produced=next((m.relation.produced for m in members if m.relation.produced), None),
     )
     return Planned(relation)
 
@@ -328,6 +331,7 @@ def _grouped(
         faults.not_yet(
             "groups over a reference table", whole_span(query), "group it in a sub-query of an expression"
         )
+    refuse_changelog(joined, "groups", whole_span(query.args.get("group") or query), faults)
     in_windows = windowed or by_table
     unknown = any(m.relation.open for m in members)
     grouping = Grouping(joined.scope, context.names(), in_windows, joined.carries or unknown)

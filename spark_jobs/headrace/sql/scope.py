@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.errors import Refused
-from headrace.sql.nodes import SYSTEM_COLUMNS, Node, Scan
+from headrace.sql.nodes import SYSTEM_COLUMNS, Node, Scan, Window
 from headrace.sql.source import Source, Span, did_you_mean
 
 WINDOW_COLUMNS = {
@@ -40,13 +40,23 @@ class Faults:
 
 
 @dataclass(frozen=True, slots=True)
+class Produced:
+    """What is known of a result stream's rows: the window that made them, the columns with its borders."""
+
+    window: Window | None = None
+    starts: frozenset[str] = frozenset()  # folded names
+    ends: frozenset[str] = frozenset()
+    changelog: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     """Something that FROM can name: a plan and the columns that a query may ask of it.
 
     `direct`: the system columns may be named (a stream itself). `carries`: they are in the plan's
     output, named or not. `times` are the columns that hold the event time (folded). `windowed`: a
     window table function, whose windows no GROUP BY has taken yet. `open`: the relation is unknown
-    (and reported), so that any column is taken for one of its.
+    (and reported), so that any column is taken for one of its. `produced`: what it reads on from.
     """
 
     node: Node
@@ -60,6 +70,7 @@ class Relation:
     windowed: bool = False
     grouped: bool = False
     open: bool = False
+    produced: Produced | None = None
 
     def column(self, name: str) -> str:
         """The column's own spelling; '' where there is none."""
