@@ -12,13 +12,14 @@ export PYSPARK_PYTHON := $(CURDIR)/.venv/bin/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/.venv/bin/python
 export SPARK_CONF_DIR := $(CURDIR)/conf
 export SPARK_LOCAL_IP ?= 127.0.0.1
+SEEDS ?= 0 20
 export AIRFLOW_HOME ?= $(CURDIR)/.airflow
 export GX_ANALYTICS_ENABLED := False
 # Another Spark or other modules on this machine must not get in between.
 unexport SPARK_HOME
 unexport PYTHONPATH
 
-.PHONY: help setup demo test check accept bench airflow lock clean
+.PHONY: help setup demo test check accept bench fuzz airflow lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -43,6 +44,9 @@ accept: setup ## write the golden files anew; read their diff before you commit 
 
 bench: setup ## Headrace beside hand-written Spark, Spark batch and DuckDB
 	@python -m benchmarks.run
+
+fuzz: setup ## random pipelines against the baseline; SEEDS="first count"
+	@python -m tests.fuzz.run $(SEEDS)
 
 airflow: setup ## Airflow on loopback with the DAGs ready; Ctrl-C stops it
 	@python scripts/airflow.py

@@ -22,6 +22,8 @@ from headrace.sql.nodes import Call
 ORDER = "struct(_event_time, _partition, _offset)"  # which of two rows is the earlier one
 _LIMB = 4_294_967_296  # 2^32: a BIGINT is high * 2^32 + low, and the sums of both halves can't overflow
 
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+
 Lower = Callable[[Call, Sequence[str]], str]
 
 
@@ -130,7 +132,7 @@ def _first_argument(call: Call, _types: Sequence[str]) -> str:
 
 def _count(call: Call, types: Sequence[str]) -> str:
     if call.distinct:
-        return f"size({_set(call, types)})"
+        return f"CAST(size({_set(call, types)}) AS BIGINT)"
     if not call.arguments:
         return f"count({_when(call, '1')})"
     if len(call.arguments) == 1:
@@ -170,7 +172,7 @@ def _sum_of_set(call: Call, types: Sequence[str]) -> str:
 
 def _sum_type(kind: str) -> str:
     """The type of a sum over values of a type (SEMANTICS 5)."""
-    decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", kind)
+    decimal = _DECIMAL.fullmatch(kind)
     if decimal:
         return f"DECIMAL({min(38, int(decimal.group(1)) + 10)}, {decimal.group(2)})"
     return "DOUBLE" if kind in ("double", "float", "string") else "BIGINT"
@@ -180,6 +182,10 @@ def _average(call: Call, types: Sequence[str]) -> str:
     if not call.distinct:
         return f"avg({_when(call, call.arguments[0])})"
     values = _set(call, types)
+    decimal = _DECIMAL.fullmatch(_type(types))
+    if decimal:
+        digits, scale = (min(38, int(number) + 4) for number in decimal.groups())
+        return f"CAST({_sum_of_set(call, types)} / size({values}) AS DECIMAL({digits}, {scale}))"
     total = f"aggregate({values}, CAST(0 AS DOUBLE), (total, x) -> total + CAST(x AS DOUBLE))"
     return f"CASE WHEN size({values}) > 0 THEN {total} / size({values}) END"
 

@@ -30,19 +30,19 @@ def test_an_aggregate_without_a_row_is_spark_s_own() -> None:
 
 
 def test_count_distinct_is_the_size_of_a_set() -> None:
-    assert lower_call(call("count", "x", distinct=True)) == "size(collect_set(x))"
+    assert lower_call(call("count", "x", distinct=True)) == "CAST(size(collect_set(x)) AS BIGINT)"
 
 
 def test_minus_zero_and_zero_are_one_value_of_a_set() -> None:
     text = lower_call(call("count", "x", distinct=True), ["double"])
-    assert text == "size(collect_set((x + CAST(0 AS DOUBLE))))"
+    assert text == "CAST(size(collect_set((x + CAST(0 AS DOUBLE)))) AS BIGINT)"
 
 
 def test_a_row_with_a_null_among_several_columns_is_not_counted() -> None:
     text = lower_call(call("count", "a", "b OR c", distinct=True))
     assert (
         text
-        == "size(collect_set(CASE WHEN a IS NOT NULL AND (b OR c) IS NOT NULL THEN struct(a, b OR c) END))"
+        == "CAST(size(collect_set(CASE WHEN a IS NOT NULL AND (b OR c) IS NOT NULL THEN struct(a, b OR c) END)) AS BIGINT)"
     )
 
 

@@ -1,0 +1,212 @@
+"""Random pipelines with their input, drawn from a seed: `drawn(seed)` is always the same one.
+
+Values are small, or odd in a way that a type allows (NULL, NaN, -0.0, text beyond ASCII); doubles are quarters,
+so that sums are exact in any order. Rows come in disorder, now and then too late. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+Row = dict[str, Any]
+Delivery = tuple[tuple[int, tuple[Row, ...]], ...]  # of one batch: source partition and its rows
+
+NUMBERS = ("BIGINT", "INT", "DOUBLE", "DECIMAL(9, 2)")
+TYPES = ("STRING", "BOOLEAN", *NUMBERS)
+FROM = 1_767_225_600  # 2026-01-01T00:00:00Z, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One result: its clauses as text. `back` holds the buffer of ROWS windows, 0 where it has none."""
+
+    name: str
+    form: str
+    keys: tuple[str, ...]
+    calls: tuple[str, ...]
+    window: str = ""
+    where: str = ""
+    having: str = ""
+    emit: str = ""
+    back: int = 0
+
+    @property
+    def text(self) -> str:
+        items = [f"{key} AS g{n}" for n, key in enumerate(self.keys)]
+        if self.window:
+            items += ["window_start", "window_end"]
+        items += [f"{call} AS c{n}" for n, call in enumerate(self.calls)]
+        if self.back:
+            by = f"PARTITION BY {', '.join(self.keys)} " if self.keys else ""
+            over = f"OVER (ROWS WINDOW BUFFER {self.back} ROWS {by}ORDER BY ts)"
+            items = [
+                *items[: len(self.keys)],
+                "ts",
+                *(f"{c} {over} AS c{n}" for n, c in enumerate(self.calls)),
+            ]
+        lines = [f"SELECT {', '.join(items)} FROM s"]
+        lines += [f"WHERE {self.where}"] if self.where else []
+        if not self.back and (self.keys or self.window):
+            lines.append(f"GROUP BY {', '.join(self.keys)}{f' WINDOW {self.window}' if self.window else ''}")
+        lines += [f"HAVING {self.having}"] if self.having else []
+        lines += [f"EMIT {self.emit}"] if self.emit else []
+        return f"CREATE {self.form} {self.name} AS {' '.join(lines)};"
+
+
+@dataclass(frozen=True, slots=True)
+class Fuzzed:
+    """A pipeline and what arrives: batches, and behind which of them it is restarted."""
+
+    seed: int
+    columns: tuple[tuple[str, str], ...]  # name, type
+    lateness: int
+    queries: tuple[Query, ...]
+    batches: tuple[Delivery, ...]
+    restarts: frozenset[int]
+    partitions: int  # N
+
+    @property
+    def sql(self) -> str:
+        columns = ", ".join(f"{name} {kind}" for name, kind in self.columns)
+        late = f" - INTERVAL '{self.lateness}' SECOND" if self.lateness else ""
+        stream = f"CREATE STREAM s ({columns}, ts TIMESTAMP, WATERMARK FOR ts AS ts{late});"
+        return "\n".join([stream, *(query.text for query in self.queries)])
+
+
+def drawn(seed: int) -> Fuzzed:
+    """The pipeline of a seed."""
+    chance = Random(seed)
+    columns = tuple((f"v{n}", chance.choice(TYPES)) for n in range(chance.randint(2, 4)))
+    lateness = chance.choice([0, 2, 5, 20])
+    queries = tuple(_query(chance, columns, n) for n in range(chance.randint(1, 3)))
+    batches = tuple(_batches(chance, columns, lateness))
+    restarts = frozenset(n for n in range(len(batches)) if chance.random() < 0.2)
+    return Fuzzed(seed, columns, lateness, queries, batches, restarts, chance.choice([1, 2, 3, 4]))
+
+
+# ---- queries -----------------------------------------------------------------------------------
+def _query(chance: Random, columns: tuple[tuple[str, str], ...], number: int) -> Query:
+    kind = chance.choice(["windowed", "windowed", "sessions", "running", "running", "changelog", "back"])
+    name, where = f"r{number}", _condition(chance, columns) if chance.random() < 0.3 else ""
+    keys = tuple(dict.fromkeys(_key(chance, columns) for _ in range(chance.choice([0, 1, 1, 2]))))
+    if kind == "back":
+        calls = tuple(_call(chance, columns, plain=True) for _ in range(chance.randint(1, 3)))
+        return Query(name, "TABLE", keys, calls, where=where, back=chance.randint(1, 4))
+    calls = tuple(_call(chance, columns) for _ in range(chance.randint(1, 4)))
+    having = chance.choice(["COUNT(*) > 1", "COUNT(*) % 2 = 1"]) if chance.random() < 0.2 else ""
+    form = "STREAM" if kind == "changelog" else "TABLE"
+    window = emit = ""
+    if kind == "windowed" or (kind == "changelog" and chance.random() < 0.5):
+        window = _window(chance)
+        emit = "CHANGES" if kind == "changelog" else chance.choice(["FINAL", "FINAL", "CHANGES"])
+    elif kind == "sessions":
+        window, emit = (
+            f"SESSION(INTERVAL '{chance.randint(1, 8)}' SECOND)",
+            chance.choice(["FINAL", "CHANGES"]),
+        )
+    return Query(name, form, keys, calls, window, where, having, emit)
+
+
+def _window(chance: Random) -> str:
+    size = chance.choice([2, 5, 10, 60])
+    offset = f", OFFSET INTERVAL '{chance.randint(1, 7)}' SECOND" if chance.random() < 0.3 else ""
+    match chance.choice(["tumbling", "sliding", "cumulate"]):
+        case "tumbling":
+            return f"TUMBLING(INTERVAL '{size}' SECOND{offset})"
+        case "sliding":
+            slide = chance.choice([1, 2, 5, 7])
+            return f"SLIDING(SIZE INTERVAL '{size}' SECOND, SLIDE INTERVAL '{slide}' SECOND{offset})"
+        case _:
+            return f"CUMULATE(STEP INTERVAL '{size}' SECOND, SIZE INTERVAL '{size * chance.randint(1, 4)}' SECOND)"
+
+
+def _key(chance: Random, columns: tuple[tuple[str, str], ...]) -> str:
+    name, kind = chance.choice(columns)
+    if kind in ("INT", "BIGINT") and chance.random() < 0.3:
+        return f"{name} % 2"
+    return f"upper({name})" if kind == "STRING" and chance.random() < 0.3 else name
+
+
+def _condition(chance: Random, columns: tuple[tuple[str, str], ...]) -> str:
+    name, kind = chance.choice(columns)
+    if kind in NUMBERS:
+        return f"{name} {chance.choice(['>', '<=', '<>'])} {chance.randint(-1, 2)}"
+    return f"{name} IS NOT NULL" if kind == "STRING" else f"{name} IS TRUE"
+
+
+def _call(chance: Random, columns: tuple[tuple[str, str], ...], *, plain: bool = False) -> str:
+    name, kind = chance.choice(columns)
+    numeric = [other for other, its in columns if its in NUMBERS]
+    possible = [f"COUNT({name})", "COUNT(*)", f"MIN({name})", f"MAX({name})"]
+    if kind in NUMBERS:
+        possible += [f"SUM({name})", f"AVG({name})"]
+    if not plain:
+        possible += [f"COUNT(DISTINCT {name})", f"FIRST_VALUE({name})", f"LAST_VALUE({name})"]
+        possible += [f"{by}({name}, {other})" for other in numeric for by in ("MIN_BY", "MAX_BY")]
+        possible += [f"TOP_K({name}, 2)"] if kind in ("BIGINT", "INT") else []
+        possible += [f"BOOL_AND({name})", f"BOOL_OR({name})"] if kind == "BOOLEAN" else []
+        possible += [f"STDDEV_POP({name})"] if kind in ("BIGINT", "INT") else []
+    call = chance.choice(possible)
+    filtered = not plain and chance.random() < 0.2
+    return f"{call} FILTER (WHERE {_condition(chance, columns)})" if filtered else call
+
+
+# ---- rows --------------------------------------------------------------------------------------
+def _batches(chance: Random, columns: tuple[tuple[str, str], ...], lateness: int) -> list[Delivery]:
+    sources = chance.randint(1, 3)
+    clocks = [float(chance.randint(0, 5)) for _ in range(sources)]
+    found = []
+    for _ in range(chance.randint(2, 5)):
+        parts = []
+        for source in range(sources):
+            if chance.random() < 0.25:
+                continue
+            rows = []
+            for _ in range(chance.randint(1, 6)):
+                clocks[source] += chance.choice([0, 0, 1, 1, 2, 5, 0.001, 12])
+                back = chance.uniform(0, lateness) if chance.random() < 0.4 else 0
+                back = back + 15 if chance.random() < 0.05 else back
+                rows.append(_row(chance, columns, clocks[source] - round(back, 3)))
+            parts.append((source, tuple(rows)))
+        if parts:
+            found.append(tuple(parts))
+    return found
+
+
+def _row(chance: Random, columns: tuple[tuple[str, str], ...], seconds: float) -> Row:
+    row: Row = {name: _value(chance, kind) for name, kind in columns}
+    row["ts"] = None if chance.random() < 0.03 else round(FROM + seconds, 3)
+    return row
+
+
+def _value(chance: Random, kind: str) -> Any:
+    if chance.random() < 0.1:
+        return None
+    match kind:
+        case "STRING":
+            return chance.choice(["a", "b", "B", "", "ä", "a b", "日"])
+        case "BOOLEAN":
+            return chance.random() < 0.5
+        case "BIGINT":
+            return chance.choice([0, 1, 2, 3, -1, -7, 2**40, -(2**40)])
+        case "INT":
+            return chance.choice([0, 1, 2, 3, -1, -7, 10_000])
+        case "DOUBLE":
+            return chance.choice([0.0, -0.0, 0.25, 1.5, -2.75, 1000.0, float("nan")])
+        case _:
+            return f"{chance.randint(-500, 500) / 100:.2f}"
+
+
+def as_record(row: Row) -> dict[str, Any]:
+    """The row as a source delivers it: instants as ISO 8601, what JSON has no number for as text."""
+    from datetime import UTC, datetime
+
+    ts = row["ts"]
+    record = {key: "NaN" if value != value else value for key, value in row.items()}
+    if ts is not None:
+        record["ts"] = datetime.fromtimestamp(ts, UTC).isoformat(timespec="milliseconds")
+    json.dumps(record)
+    return record

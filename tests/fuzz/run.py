@@ -1,0 +1,218 @@
+"""`python -m tests.fuzz.run FIRST COUNT`: fuzzed pipelines through the production runtime, judged by the gate.
+
+Each is run as a stream, batch by batch, and its results are held against the single-partition baseline. One
+that differs is made smaller while it still differs, and written as a case file with the baseline's answer.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow.parquet as pq
+import yaml
+from pyspark.sql import SparkSession
+
+from expectations.baseline import reader_for
+from expectations.judge import Gate, judge
+from expectations.verdict import ResultVerdict
+from headrace.cases.run import START_MS, case_session
+from headrace.errors import HeadraceError, Refused
+from headrace.runtime.lake import Lake, bound
+from headrace.runtime.query import LivePipeline
+from headrace.sql.compile import compile_pipeline
+from headrace.sql.nodes import HIDDEN
+from tests.fuzz.pipelines import FROM, Delivery, Fuzzed, Query, as_record, drawn
+
+T = TypeVar("T")
+ATTEMPTS = 60  # at making a failure smaller
+FAILED = Path(__file__).parents[1] / "own_cases" / "fuzzed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a pipeline: '' where all results are equal, else the first result and why not."""
+
+    result: str = ""
+    problem: str = ""
+    expected: tuple[dict[str, Any], ...] = ()
+
+
+def outcome(spark: SparkSession, fuzzed: Fuzzed, folder: Path) -> Outcome:
+    """Run and judge a pipeline in an empty folder."""
+    try:
+        pipeline = compile_pipeline(fuzzed.sql, name="fuzz")
+    except Refused as refused:
+        return Outcome("-", f"refused: {refused.render()}")
+    lake = Lake(str(folder / "lake"))
+    pipeline = bound(pipeline, lake)
+    try:
+        _stream(spark, fuzzed, lake)
+    except HeadraceError as error:
+        return Outcome("-", f"the run failed: {error.render()}")
+    gate = Gate(spark, pipeline, lake, folder, reader_for(spark, pipeline, lake))
+    for result in pipeline.results:
+        found = judge(gate, result)
+        verdict = found if isinstance(found, ResultVerdict) else found.verdict
+        if isinstance(found, ResultVerdict):
+            return Outcome(result.name, f"{verdict.outcome}: {verdict.reason}")
+        failed = [check.name for check in found.extra_checks if not check.holds]
+        found.comparison.unpersist()
+        if verdict.differing or failed:
+            rows = pq.read_table(folder / "expected" / result.name).to_pylist()
+            return Outcome(result.name, f"{failed or verdict.differences}", tuple(rows))
+    return Outcome()
+
+
+def _stream(spark: SparkSession, fuzzed: Fuzzed, lake: Lake) -> None:
+    def started() -> LivePipeline:
+        pipeline = compile_pipeline(fuzzed.sql, name="fuzz")
+        live = LivePipeline(spark, pipeline, lake, clock=lambda: START_MS, partitions=fuzzed.partitions)
+        live.start()
+        return live
+
+    live = started()
+    try:
+        for number, delivery in enumerate(fuzzed.batches):
+            live.deliver({"s": [(p, [as_record(row) for row in rows]) for p, rows in delivery]})
+            live.settle()
+            if number in fuzzed.restarts:
+                live.stop()
+                live = started()
+                live.settle()
+        live.flush()
+    finally:
+        live.stop()
+
+
+# ---- a failure made smaller --------------------------------------------------------------------
+def shrunk(spark: SparkSession, fuzzed: Fuzzed, first: Outcome) -> tuple[Fuzzed, Outcome]:
+    """The smallest pipeline found that still fails in the same result's way of failing."""
+    best, seen, attempts = fuzzed, first, 0
+    progress = True
+    while progress and attempts < ATTEMPTS:
+        progress = False
+        for smaller in _smaller(best):
+            attempts += 1
+            found = _alone(spark, smaller)
+            if found.problem and found.problem.partition(":")[0] == seen.problem.partition(":")[0]:
+                best, seen, progress = smaller, found, True
+                break
+            if attempts >= ATTEMPTS:
+                break
+    return best, seen
+
+
+def _smaller(one: Fuzzed) -> Iterator[Fuzzed]:
+    """The pipeline without one of its parts, the large ones first."""
+    for queries in _without_one(one.queries):
+        yield replace(one, queries=queries)
+    if one.restarts:
+        yield replace(one, restarts=frozenset())
+    for n, batches in enumerate(_without_one(one.batches)):
+        restarts = frozenset(r - (r > n) for r in one.restarts if r != n)
+        yield replace(one, batches=batches, restarts=restarts)
+    for n, query in enumerate(one.queries):
+        for simpler in _simpler(query):
+            yield replace(one, queries=(*one.queries[:n], simpler, *one.queries[n + 1 :]))
+    for n, delivery in enumerate(one.batches):
+        for fewer in _fewer_rows(delivery):
+            yield replace(one, batches=(*one.batches[:n], fewer, *one.batches[n + 1 :]))
+
+
+def _without_one(parts: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    if len(parts) > 1:
+        yield from (parts[:n] + parts[n + 1 :] for n in range(len(parts)))
+
+
+def _simpler(query: Query) -> Iterator[Query]:
+    changes = [replace(query, where=""), replace(query, having="")]
+    changes += [replace(query, calls=calls) for calls in _without_one(query.calls)]
+    yield from (simpler for simpler in changes if simpler != query)
+
+
+def _fewer_rows(delivery: Delivery) -> Iterator[Delivery]:
+    for p, (source, rows) in enumerate(delivery):
+        for r in range(len(rows)):
+            kept = rows[:r] + rows[r + 1 :]
+            parts = (*delivery[:p], *(((source, kept),) if kept else ()), *delivery[p + 1 :])
+            if parts:
+                yield parts
+
+
+def _alone(spark: SparkSession, fuzzed: Fuzzed) -> Outcome:
+    folder = Path(tempfile.mkdtemp(prefix="headrace-fuzz-"))
+    try:
+        return outcome(spark, fuzzed, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def as_case(fuzzed: Fuzzed, found: Outcome) -> str:
+    """The pipeline as a case file; what must come out is the baseline's answer, where there is one."""
+    given: list[Any] = []
+    for number, delivery in enumerate(fuzzed.batches):
+        given.append(
+            {"s": [{"partition": p, "rows": [_listed(fuzzed, row) for row in rows]} for p, rows in delivery]}
+        )
+        given += ["restart"] if number in fuzzed.restarts else []
+    then = {found.result: [_shown(row) for row in found.expected]} if found.expected else {}
+    case = {
+        "name": f"fuzzed {fuzzed.seed}",
+        "about": f"seed {fuzzed.seed}, N = {fuzzed.partitions}: {found.problem[:200]}",
+        "sql": fuzzed.sql,
+        "given": [*given, "flush"],
+        "then": then,
+    }
+    return yaml.safe_dump(case, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _listed(fuzzed: Fuzzed, row: dict[str, Any]) -> list[Any]:
+    ts = row["ts"]
+    return [*(row[name] for name, _ in fuzzed.columns), None if ts is None else round(ts - FROM, 3)]
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: _plain(value) for key, value in row.items() if not key.startswith(HIDDEN)}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return round((value.replace(tzinfo=UTC) - datetime.fromtimestamp(FROM, UTC)).total_seconds(), 3)
+        case Decimal():
+            return str(value)
+        case _:
+            return value
+
+
+def main() -> int:
+    """Run seeds FIRST … FIRST + COUNT - 1; gives how many failed."""
+    first, count = int(sys.argv[1]), int(sys.argv[2])
+    spark = case_session("headrace-fuzz")
+    failed, begun = [], time.monotonic()
+    for seed in range(first, first + count):
+        found = _alone(spark, drawn(seed))
+        print(f"{seed}: {'equal' if not found.problem else f'{found.result} {found.problem}'}", flush=True)
+        if not found.problem:
+            continue
+        failed.append(seed)
+        small, why = shrunk(spark, drawn(seed), found)
+        FAILED.mkdir(exist_ok=True)
+        (FAILED / f"{seed}.yaml").write_text(as_case(small, why), encoding="utf-8")
+        print(f"  written: {FAILED / f'{seed}.yaml'}: {why.problem}", flush=True)
+    print(f"{count} pipelines, {len(failed)} failed {failed}, {time.monotonic() - begun:.0f} s", flush=True)
+    spark.stop()
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))

@@ -1,0 +1,28 @@
+"""A short seeded run of the fuzzer: the stream against the single-partition baseline. `make fuzz` runs longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.sql.compile import compile_pipeline
+from tests.fuzz.pipelines import drawn
+from tests.fuzz.run import Outcome, outcome
+
+SEEDS = range(4)
+
+
+@pytest.mark.streams
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_fuzzed_pipeline_gives_what_the_baseline_gives(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    assert outcome(spark, drawn(seed), tmp_path) == Outcome()
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_whatever_is_drawn_compiles_and_is_drawn_again(seed: int) -> None:
+    assert repr(drawn(seed)) == repr(drawn(seed))
+    assert compile_pipeline(drawn(seed).sql).results
