@@ -57,6 +57,8 @@ class Batch(Protocol):
     @property
     def seconds(self) -> float: ...
     @property
+    def rows_per_second(self) -> float: ...
+    @property
     def watermark_ms(self) -> int | None: ...
     @property
     def marks(self) -> Sequence[Mark]: ...
@@ -76,6 +78,10 @@ class Stretch:
     seconds: float
     watermark_ms: int | None
     state_rows: tuple[int, ...]
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows_in / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +121,7 @@ def absorb(board: Board, batch: Batch) -> Board:
         batch=batch.batch,
         rows_in=known.rows_in + batch.input_rows,
         rows_out=known.rows_out + batch.output_rows,
-        rows_per_second=_speed(batch.input_rows, batch.seconds)
-        if batch.input_rows
-        else known.rows_per_second,
+        rows_per_second=batch.rows_per_second if batch.input_rows else known.rows_per_second,
         watermark_ms=known.watermark_ms if batch.watermark_ms is None else batch.watermark_ms,
         state_rows=tuple(batch.state_rows) or known.state_rows,
     )
@@ -163,7 +167,7 @@ def line(told: Stretch) -> str:
     which = f"batch {told.first}" if told.first == told.last else f"batches {told.first} to {told.last}"
     return (
         f"{told.query} {which}: {told.rows_in:,} rows in, {told.rows_out:,} out, {told.seconds:.1f} s, "
-        f"{_speed(told.rows_in, told.seconds):,.0f} rows/s, watermark {instant(told.watermark_ms)}{state}"
+        f"{told.rows_per_second:,.0f} rows/s, watermark {instant(told.watermark_ms)}{state}"
     )
 
 
@@ -325,10 +329,6 @@ def _bars(counts: Sequence[int]) -> str:
     """A block for each partition, as high as its share of the fullest."""
     most = max(counts, default=0) or 1
     return "".join(BLOCKS[-(-count * (len(BLOCKS) - 1) // most)] for count in counts)
-
-
-def _speed(rows: int, seconds: float) -> float:
-    return rows / seconds if seconds else 0.0
 
 
 def _before(one: int | None, other: int | None) -> bool:

@@ -8,7 +8,7 @@ the keys that it changed, tagged with its number, so that a batch that is run ag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -58,7 +58,7 @@ class CarriedState:
     app: str
     held: DataFrame | None = None
     newest: int | None = None  # the batch after which `held` is the state
-    written: int = field(default=0)
+    written: int = 0  # appends of this process
 
     def take(self, rows: DataFrame, number: int, watermark_ms: int | None) -> Turn:
         """The operator's answer to a batch; nothing is kept yet."""
@@ -66,7 +66,8 @@ class CarriedState:
 
     def keep(self, turn: Turn, number: int) -> None:
         """Make the batch's changes durable, once, and go on from its state."""
-        deltawrite.ensure(self.path, _stored(turn.changes.schema), "carried state", conf=NO_STATISTICS)
+        if not self.written:
+            deltawrite.ensure(self.path, _stored(turn.changes.schema), "carried state", conf=NO_STATISTICS)
         changes = turn.changes.withColumn(BATCH, F.lit(number).cast("bigint")).toArrow()
         if changes.num_rows:
             if self.written % COMPACTED_EVERY == COMPACTED_EVERY - 1:

@@ -46,10 +46,11 @@ class Changelog:
             F.max("__fresh").alias("__touched"),
         )
         paired = paired.localCheckpoint()
+        after = self._after(paired, stored, watermark_ms)
         return Turn(
             output=self._output(paired.where("__touched"), columns),
-            state=self._after(paired, stored, watermark_ms).where("__keep").select(*stored),
-            changes=changes_of(self._after(paired, stored, watermark_ms), stored),
+            state=after.where("__keep").select(*stored),
+            changes=changes_of(after, stored),
         )
 
     def _after(self, paired: DataFrame, stored: Sequence[str], watermark_ms: int | None) -> DataFrame:

@@ -61,7 +61,7 @@ class LivePipeline:
         self.queries = [RunningQuery(setting, result) for result in pipeline.results]
         by_name = {query.result.name: query for query in self.queries}
         producers = {s.name: by_name[s.producer] for s in pipeline.streams if s.producer}
-        self._readers = [HandOn(query, producers) for query in self.queries]
+        self._readers = [HandOn(query, query.reads(producers)) for query in self.queries]
 
     # ---- life ----
     def start(self) -> None:
@@ -98,7 +98,7 @@ class LivePipeline:
 
     def _settle(self, query: RunningQuery, reader: HandOn) -> None:
         """Settle a query whose producers are settled: their rows first, then their watermarks."""
-        for _ in range(2):  # what was noted while they ran, and what holds now
+        for _ in range(2 if reader.producers else 0):  # what was noted while they ran, and what holds now
             reader.note()
             query.settle()
             reader.pass_on()

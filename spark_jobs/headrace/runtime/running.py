@@ -23,7 +23,7 @@ from headrace.runtime.session import own_session
 from headrace.runtime.sinks import Sink
 from headrace.runtime.ticks import with_ticks
 from headrace.runtime.tracking import Tracking
-from headrace.sql.nodes import Lookup, Result, walk
+from headrace.sql.nodes import Lookup, Result, Scan, walk
 
 STARTED_WITHIN_S = 60.0
 STOP_POLL_S = 0.005  # shorter than a commit, so that one is always met
@@ -205,6 +205,11 @@ class RunningQuery:
             if scan.stream.watermark is not None
             for partition in sources.unread(self.setting.lake, scan.stream, scan.consumed)
         }
+
+    def reads(self, producers: dict[str, RunningQuery]) -> dict[str, RunningQuery]:
+        """Those of the producers, by stream, whose streams this query reads."""
+        read = {node.stream for node in walk(self.result.plan) if isinstance(node, Scan)}
+        return {name: producer for name, producer in producers.items() if name in read}
 
     def closed_ms(self) -> int | None:
         """The watermark (ms) up to which all is written that there is to write; None while there is none."""

@@ -127,13 +127,7 @@ class Grouping:
     def _call(self, node: exp.Expr) -> str:
         call = self._read(node, f"__agg{len(self.calls)}")
         for known in self.calls:
-            if (known.function, known.arguments, known.distinct, known.where, known.within) == (
-                call.function,
-                call.arguments,
-                call.distinct,
-                call.where,
-                call.within,
-            ):
+            if known.same_as(call):
                 return known.name
         self.calls.append(call)
         return call.name

@@ -14,7 +14,7 @@ Column names inside a plan:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.errors import Place
@@ -174,6 +174,10 @@ class Call:
     where: str = ""  # FILTER (WHERE …)
     within: str = ""  # WITHIN GROUP (ORDER BY …): the text of `ORDER BY …`
     place: Place | None = field(default=None, compare=False)
+
+    def same_as(self, other: Call) -> bool:
+        """Whether both give the same value, whatever their names."""
+        return replace(self, name=other.name) == other
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,12 +176,7 @@ def _call(over: Over, grouping: Grouping, calls: list[tuple[Call, int]], context
         context.faults.add("OVER (ROWS WINDOW …) stands behind an aggregate", span_of(over))
         return "__rows0"
     for known, known_buffer in calls:
-        if known_buffer == buffer and (known.function, known.arguments, known.distinct, known.where) == (
-            call.function,
-            call.arguments,
-            call.distinct,
-            call.where,
-        ):
+        if known_buffer == buffer and known.same_as(call):
             return known.name
     calls.append((call, buffer))
     return call.name
