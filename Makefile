@@ -30,8 +30,8 @@ setup: ## make .venv from the lock, find or install Java, fetch Spark's jars; qu
 demo: setup ## the main job on real flights: stream, results, gate, report
 	@headrace demo
 
-test: setup ## every test
-	@pytest
+test: setup ## every test, by two processes
+	@pytest --numprocesses 2 --dist loadgroup
 
 check: setup ## lint, format, types, import contracts
 	ruff check

@@ -1,6 +1,8 @@
 """One engine on one benchmark query in a process of its own: `python -m benchmarks.engines ENGINE QUERY`.
 
-Prints one JSON line: rows, seconds, CPU seconds. The streaming engines run WARM_ROWS first.
+Prints one JSON line: rows, seconds, CPU seconds. The streaming engines run WARM_ROWS first. With `--turns`
+they then stop after each batch, print its line and wait for one on standard input: two engines that take
+turns batch by batch meet the same machine, however its speed drifts (`benchmarks.pairs`).
 """
 
 from __future__ import annotations
@@ -39,19 +41,32 @@ CONF = {"spark.sql.shuffle.partitions": str(PARTITIONS), "spark.default.parallel
 class Laps:
     """The moments at which the warm-up and the measured rows were done, told batch by batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, turns: bool) -> None:
+        self.turns = turns
         self.rows = 0
         self.begin: Moment | None = None
         self.end: Moment | None = None
         self.done = threading.Event()
 
     def batch(self) -> None:
+        """A batch is done. Where turns are taken, returns when it is this engine's turn again."""
         self.rows += BATCH_ROWS
-        if self.rows == WARM_ROWS:
+        if self.turns and self.rows >= WARM_ROWS:
+            self._turn()
+        elif self.rows == WARM_ROWS:
             self.begin = Moment.now()
         elif self.rows == WARM_ROWS + ROWS:
             self.end = Moment.now()
             self.done.set()
+
+    def _turn(self) -> None:
+        now = Moment.now()
+        begin = self.begin or now
+        print(json.dumps([now.wall - begin.wall, now.cpu - begin.cpu]), flush=True)
+        if not sys.stdin.readline():  # the end of the turns
+            self.begin, self.end = begin, now
+            self.done.set()
+        self.begin = Moment.now()
 
     def figure(self, engine: str, query: str) -> Figure:
         assert self.begin is not None
@@ -59,9 +74,9 @@ class Laps:
         return Figure(engine, query, ROWS, self.end.wall - self.begin.wall, self.end.cpu - self.begin.cpu)
 
 
-def headrace(benchmark: Benchmark) -> Figure:
+def headrace(benchmark: Benchmark, *, turns: bool = False) -> Figure:
     """The production compiler and runtime, into the blackhole connector."""
-    laps = Laps()
+    laps = Laps(turns=turns)
 
     def told(progress: Progress) -> None:
         if progress.input_rows:
@@ -79,9 +94,9 @@ def headrace(benchmark: Benchmark) -> Figure:
     return laps.figure("headrace", benchmark.name)
 
 
-def handwritten(benchmark: Benchmark) -> Figure:
+def handwritten(benchmark: Benchmark, *, turns: bool = False) -> Figure:
     """The same query as plain Structured Streaming: same source, N, state store, batch size, noop sink."""
-    laps = Laps()
+    laps = Laps(turns=turns)
     with tempfile.TemporaryDirectory() as folder:
         spark = spark_session("bench", cores=PARTITIONS, conf=CONF)
         options = {"rowsPerBatch": str(BATCH_ROWS), "advanceMillisPerBatch": "1000", "startTimestamp": "0"}
@@ -136,18 +151,21 @@ def _noop(spark: SparkSession, text: str) -> None:
     spark.sql(text).write.format("noop").mode("overwrite").save()
 
 
+STREAMING = {"headrace": headrace, "handwritten": handwritten}
 ENGINES: dict[str, Callable[[Benchmark], Figure]] = {
-    "headrace": headrace,
-    "handwritten": handwritten,
+    **STREAMING,
     "batch": spark_batch,
     "duckdb": duck,
 }
 
 
 def main() -> None:
-    figure = ENGINES[sys.argv[1]]({**BENCHMARKS, **CARRIED}[sys.argv[2]])
-    fields = ("engine", "query", "rows", "seconds", "cpu_seconds")
-    print(json.dumps({name: getattr(figure, name) for name in fields}), flush=True)
+    benchmark = {**BENCHMARKS, **CARRIED}[sys.argv[2]]
+    if sys.argv[3:] == ["--turns"]:
+        STREAMING[sys.argv[1]](benchmark, turns=True)
+        return
+    figure = ENGINES[sys.argv[1]](benchmark)
+    print(json.dumps(figure.told()), flush=True)
 
 
 if __name__ == "__main__":

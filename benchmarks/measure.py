@@ -20,6 +20,16 @@ class Figure:
     seconds: float
     cpu_seconds: float
 
+    def told(self) -> dict[str, object]:
+        """The figure as its fields."""
+        return {
+            "engine": self.engine,
+            "query": self.query,
+            "rows": self.rows,
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+        }
+
     @property
     def rows_per_second(self) -> float:
         return self.rows / self.seconds

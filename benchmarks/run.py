@@ -1,7 +1,7 @@
-"""`make bench`: all engines on all queries, the sink, the tracker; medians into benchmarks/results.md.
+"""`make bench`: all engines on all queries, the sink, the tracker, into benchmarks/results.md.
 
-The engines take turns (A B C D, A B C D, …), each in a process of its own, so that a machine whose speed
-drifts bends all alike; ratios are taken turn by turn.
+Headrace and the hand-written query take turns batch by batch (`benchmarks.pairs`): the machine's speed drifts
+by a third within minutes, and bends both alike. The others run alone, and their ratios are as rough as that.
 """
 
 from __future__ import annotations
@@ -9,40 +9,37 @@ from __future__ import annotations
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import tracker
+from benchmarks import pairs, tracker
 from benchmarks.measure import Figure
-from benchmarks.queries import BATCH_ROWS, BENCHMARKS, CARRIED, KEYS, PARTITIONS, ROWS, WARM_ROWS
+from benchmarks.queries import BATCH_ROWS, BENCHMARKS, CARRIED, KEYS, PARTITIONS, WARM_ROWS
 
-TURNS = 3
-ENGINES = ("headrace", "handwritten", "batch", "duckdb")
+ALONE = ("batch", "duckdb")
 OUT = Path(__file__).parent / "results.md"
 
 
 def main() -> None:
-    turns = int(sys.argv[1]) if len(sys.argv) > 1 else TURNS
+    batches = int(sys.argv[1]) if len(sys.argv) > 1 else pairs.BATCHES
     figures: list[Figure] = []
-    for turn in range(turns):
-        for query in BENCHMARKS:
-            for engine in ENGINES:
-                figure = Figure(**_alone("benchmarks.engines", engine, query))
-                figures.append(figure)
-                print(
-                    f"{turn + 1}/{turns} {query} {figure.engine}: {figure.rows_per_second:,.0f} rows/s",
-                    flush=True,
-                )
+    for query in BENCHMARKS:
+        figures += _telling(pairs.side_by_side(query, batches))
+        figures += _telling([Figure(**_alone("benchmarks.engines", engine, query)) for engine in ALONE])
     for query in CARRIED:
-        figures.append(Figure(**_alone("benchmarks.engines", "headrace", query)))
-        print(f"{query}: {figures[-1].rows_per_second:,.0f} rows/s", flush=True)
+        figures += _telling([Figure(**_alone("benchmarks.engines", "headrace", query))])
     sink = _alone("benchmarks.sink")
     OUT.write_text(_page(figures, sink), encoding="utf-8")
     print(f"written: {OUT}")
+
+
+def _telling(figures: list[Figure]) -> list[Figure]:
+    for figure in figures:
+        print(f"{figure.query} {figure.engine}: {figure.rows_per_second:,.0f} rows/s", flush=True)
+    return figures
 
 
 def _alone(module: str, *arguments: str) -> dict[str, Any]:
@@ -59,14 +56,15 @@ def _page(figures: list[Figure], sink: dict[str, float]) -> str:
         "# Benchmarks",
         "",
         f"`make bench` on {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()}), "
-        f"Python {platform.python_version()}. {ROWS:,} generated rows, {KEYS:,} keys, N = {PARTITIONS}, "
-        f"{BATCH_ROWS:,} rows a batch, noop sink, RocksDB, {WARM_ROWS:,} rows of warm-up; medians.",
+        f"Python {platform.python_version()}. {figures[0].rows:,} generated rows, {KEYS:,} keys, N = {PARTITIONS}, "
+        f"{BATCH_ROWS:,} rows a batch, noop sink, RocksDB, {WARM_ROWS:,} rows of warm-up. Headrace and structured "
+        "streaming took turns batch by batch.",
         "",
         "| query | engine | rows/s | CPU s per million rows | Headrace's share of it |",
         "|---|---|---:|---:|---:|",
     ]
     for query in BENCHMARKS:
-        lines += [_row(query, engine, figures) for engine in dict.fromkeys(f.engine for f in figures)]
+        lines += _rows([figure for figure in figures if figure.query == query])
     lines += [
         "",
         "Headrace alone, one run each; sessions of 20 rows:",
@@ -98,14 +96,14 @@ def _page(figures: list[Figure], sink: dict[str, float]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(query: str, engine: str, figures: list[Figure]) -> str:
-    own = [figure for figure in figures if (figure.query, figure.engine) == (query, engine)]
-    ours = [figure for figure in figures if (figure.query, figure.engine) == (query, "headrace")]
-    speed = statistics.median(figure.rows_per_second for figure in own)
-    cpu = statistics.median(figure.cpu_per_million for figure in own)
-    pairs = zip(ours, own, strict=True)
-    ratio = statistics.median(a.rows_per_second / b.rows_per_second for a, b in pairs)
-    return f"| {query} | {engine} | {speed:,.0f} | {cpu:.2f} | {ratio:.2f} |"
+def _rows(figures: list[Figure]) -> list[str]:
+    """Of one query, Headrace first."""
+    ours = figures[0].rows_per_second
+    return [
+        f"| {one.query} | {one.engine} | {one.rows_per_second:,.0f} | {one.cpu_per_million:.2f} "
+        f"| {ours / one.rows_per_second:.2f} |"
+        for one in figures
+    ]
 
 
 if __name__ == "__main__":

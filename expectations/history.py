@@ -20,12 +20,11 @@ Offset = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)  # a batch is itself: it may be the key of a map
 class Batch:
-    """One batch of a query. Watermarks in milliseconds since 1970, None while there was none."""
+    """One batch of a query. `watermark_ms` judged its rows: since 1970, None while there was none."""
 
     number: int
     generation: int
-    late_ms: int | None
-    closed_ms: int | None
+    watermark_ms: int | None
     offsets: Mapping[str, tuple[Offset | None, Offset]]  # stream: (start, end]
     tables: tuple[tuple[str, int], ...]  # the pinned versions, by name
 
@@ -38,9 +37,9 @@ class History:
     batches: tuple[Batch, ...]
 
     @property
-    def closed_ms(self) -> int | None:
-        """The largest watermark that closed windows."""
-        return max((b.closed_ms for b in self.batches if b.closed_ms is not None), default=None)
+    def watermark_ms(self) -> int | None:
+        """The largest watermark: what it has passed is closed."""
+        return max((b.watermark_ms for b in self.batches if b.watermark_ms is not None), default=None)
 
     @property
     def versions(self) -> tuple[tuple[tuple[str, int], ...], ...]:
@@ -76,7 +75,7 @@ def _batch(row: Mapping[str, Any]) -> Batch:
         if span.get("end") is not None
     }
     tables = tuple(sorted(json.loads(row["tables"] or "{}").items()))
-    return Batch(row["batch"], row["generation"], row["late_ms"], row["closed_ms"], offsets, tables)
+    return Batch(row["batch"], row["generation"], row["watermark_ms"], offsets, tables)
 
 
 def _living(batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -121,4 +120,4 @@ def pieces(history: History, stream: str, *, by_watermark: bool) -> tuple[Piece,
 
 
 def _alike(one: Batch, other: Batch, *, by_watermark: bool) -> bool:
-    return one.tables == other.tables and (not by_watermark or one.late_ms == other.late_ms)
+    return one.tables == other.tables and (not by_watermark or one.watermark_ms == other.watermark_ms)

@@ -135,7 +135,7 @@ def _read(reader: Reader, stream: Stream, start: Offset | None, end: Offset) -> 
 
 
 def _late_us(batch: Batch) -> int:
-    return NEVER_LATE if batch.late_ms is None else batch.late_ms * 1000
+    return NEVER_LATE if batch.watermark_ms is None else batch.watermark_ms * 1000
 
 
 def _with_tag(rows: DataFrame, late_us: int, epoch: int) -> DataFrame:

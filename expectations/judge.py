@@ -79,7 +79,7 @@ def _compare(gate: Gate, result: Result, history: History) -> Compared:
     closed = _region(gate, result, history, strict=strict)
     left = expected.where(closed.format(end="__window_end")) if windows else expected
     if baseline.plain.looks_back:  # a row comes out when the watermark is strictly past it
-        left = expected.where(_behind("__row_time", history.closed_ms, strict=True))
+        left = expected.where(_behind("__row_time", history.watermark_ms, strict=True))
     region = closed.format(end=bounds[1]) if bounds else "true"
     right = found.where(region)
     net = "_op" in found.columns
@@ -91,7 +91,7 @@ def _compare(gate: Gate, result: Result, history: History) -> Compared:
         rows=expected_rows,
         differing=differing,
         differences=_named(rows) if differing else (),
-        watermark_ms=history.closed_ms,
+        watermark_ms=history.watermark_ms,
         batches=len(history.batches),
         not_compared=DeltaTable(gate.lake.result(result.name)).count() - found_rows if bounds else 0,
     )
@@ -163,7 +163,7 @@ def _region(gate: Gate, result: Result, history: History, *, strict: bool) -> st
     """Which windows are compared: a SQL condition over the column `{end}`."""
     conditions = ["true"]
     if result.emit == "final":
-        conditions.append(_behind("{end}", history.closed_ms, strict=strict))
+        conditions.append(_behind("{end}", history.watermark_ms, strict=strict))
     if gate.since is not None:
         micros = int(gate.since.timestamp() * 1_000_000)
         conditions.append(f"unix_micros(`{{end}}`) > {micros}L")

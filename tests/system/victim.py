@@ -1,7 +1,7 @@
 """A run that may kill itself, with its JVM, at one exact point: `victim.py PIPELINE LAKE POINT COUNT`.
 
 POINT is `written` (after the COUNT-th sink write, before the batch's commit), `committed` (when the COUNT-th
-commit of the first query is on disk, before its tick is logged) or `never`. The run ends the input (`flush`).
+commit of the first query is on disk, before the next batch is planned) or `never`. The run ends the input (`flush`).
 """
 
 from __future__ import annotations

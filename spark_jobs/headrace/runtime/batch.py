@@ -1,4 +1,4 @@
-"""What happens in one micro-batch, in order: write, measure, refuse, audit, advance, log, tell.
+"""What happens in one micro-batch, in order: write, measure, refuse, audit, advance, log, set the watermark, tell.
 
 All of it runs inside Spark's `foreachBatch`, before Spark commits the batch, and each part is idempotent
 for it: a batch that is run again changes nothing twice (docs/decisions/0001).
@@ -23,12 +23,11 @@ from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
 from headrace.runtime.lake import Lake
 from headrace.runtime.progress import Progress
 from headrace.runtime.sinks import Sink
-from headrace.runtime.ticks import SHIFT_US, STRICT_US
 from headrace.runtime.tracking import Tracking
+from headrace.runtime.watermark import SparkWatermark
 from headrace.sql.nodes import Pipeline, Result, Stream
 
 GENERATION = 0
-SHIFT_MS, STRICT_MS = SHIFT_US // 1000, STRICT_US // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,48 +63,39 @@ class Loop:
     checkpoint: Checkpoint
     sink: Sink
     tracking: Tracking
-    ticks: bool
-    strict: bool  # its ticks come lower (`ticks.STRICT_US`)
+    watermark: SparkWatermark | None  # None where nothing waits for it
     chain: Chain
     tables: Mapping[str, int]
     lookup: Callable[[str], DataFrame]
     scans: list[Scanned] = field(default_factory=list)
     stateful: list[execution.Path] = field(default_factory=list)
-    closed_ms: int | None = None  # the watermark of the newest batch that is in the log
+    watermark_ms: int | None = None  # of the newest batch that is done
 
     def offset(self, plan: BatchOffsets | None, n: int) -> sources.Offset | None:
-        """The offset of the n-th Scan in a batch: with ticks, each Scan's tick source stands behind it."""
-        at = 2 * n if self.ticks else n
-        return plan.sources[at] if plan is not None and at < len(plan.sources) else None
-
-    def tick(self, plan: BatchOffsets | None) -> int | None:
-        """The watermark that a batch's ticks say, in milliseconds; None while there is none."""
-        offsets = plan.sources[1::2] if plan is not None and self.ticks else ()
-        ticks = [offset.get("tick") if offset else None for offset in offsets]
-        known = [int(tick) for tick in ticks if tick is not None]
-        return min(known) if known and len(known) == len(ticks) else None
+        """The offset of the n-th Scan in a batch; the source that wakes comes behind them all."""
+        return plan.sources[n] if plan is not None and n < len(plan.sources) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A batch as the offset log has it, with the watermarks (ms) that judge its rows and close its windows.
-
-    Spark judges by the watermark of the batch before; a carried-state operator by the batch's own tick.
-    """
+    """A batch as the offset log has it. `watermark_ms` judges its rows and closes its windows."""
 
     number: int
     plan: BatchOffsets
     before: BatchOffsets | None
-    late_ms: int | None
-    closed_ms: int | None
-    moved: bool
+    watermark_ms: int | None
+
+    @property
+    def moved(self) -> bool:
+        """Whether the watermark is another than in the batch before."""
+        return self.before is None or self.before.watermark_ms != self.plan.watermark_ms
 
 
 def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -> None:
     """Take one batch. Raises Refused where a stream's options make its records an error."""
     began = time.monotonic()
     batch = planned(loop, number)
-    passed = loop.chain.take(rows, number, batch.closed_ms)
+    passed = loop.chain.take(rows, number, batch.watermark_ms)
     output = loop.sink.write(passed.rows, number)
     passed.keep(number)
     metrics = execution.observed(query)
@@ -125,8 +115,10 @@ def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -
     seconds = time.monotonic() - began
     if counts["input_rows"] or batch.moved:
         _log(loop, batch, counts, seconds)
-    loop.closed_ms = batch.closed_ms
-    loop.tracking.offer()
+    loop.watermark_ms = batch.watermark_ms
+    wanted = loop.tracking.wanted()
+    if loop.watermark is not None and wanted is not None:
+        loop.watermark.set(query, wanted)
     if loop.setting.on_progress is not None:
         loop.setting.on_progress(_progress(loop, number, counts, seconds))
 
@@ -136,14 +128,8 @@ def planned(loop: Loop, number: int) -> Planned:
     plan = loop.checkpoint.offsets(number)
     if plan is None:
         raise FileNotFoundError(f"the offset log has no batch {number}")
-    before = loop.checkpoint.offsets(number - 1)
-    if loop.chain.own_watermark:
-        tick = loop.tick(plan)
-        return Planned(number, plan, before, tick, tick, before is None or loop.tick(before) != tick)
-    lag_ms = STRICT_MS if loop.strict else 0
-    late_ms = unshifted(before.watermark_ms, lag_ms) if before else None
-    moved = before is None or before.watermark_ms != plan.watermark_ms
-    return Planned(number, plan, before, late_ms, unshifted(plan.watermark_ms, lag_ms), moved)
+    watermark_ms = loop.watermark.read(plan.watermark_ms) if loop.watermark else None
+    return Planned(number, plan, loop.checkpoint.offsets(number - 1), watermark_ms)
 
 
 def input_range(loop: Loop, number: int) -> str:
@@ -153,11 +139,6 @@ def input_range(loop: Loop, number: int) -> str:
         f"{scan.stream.name} from {json.dumps(loop.offset(batch.before, n))} to {json.dumps(loop.offset(batch.plan, n))}"
         for n, scan in enumerate(loop.scans)
     )
-
-
-def unshifted(watermark_ms: int, lag_ms: int) -> int | None:
-    """A watermark of Spark's as the tracker's, in milliseconds since 1970; None while it has none."""
-    return None if watermark_ms == 0 else watermark_ms - SHIFT_MS + lag_ms
 
 
 def _refuse(loop: Loop, seen: list[observe.Seen]) -> None:
@@ -190,7 +171,7 @@ def _audit(loop: Loop, batch: Planned, seen: list[observe.Seen], *, dropped: boo
         loop.result.name,
         GENERATION,
         batch.number,
-        batch.late_ms if dropped else None,
+        batch.watermark_ms if dropped else None,
         skipped or any(one.bad for one in seen),
     )
     if what.late_ms is None and not what.unusable:
@@ -231,8 +212,7 @@ def _log(loop: Loop, batch: Planned, counts: dict[str, int], seconds: float) -> 
         generation=GENERATION,
         batch=batch.number,
         at_ms=loop.setting.clock(),
-        late_ms=batch.late_ms,
-        closed_ms=batch.closed_ms,
+        watermark_ms=batch.watermark_ms,
         offsets=json.dumps(ranges),
         tables=json.dumps(dict(loop.tables)),
         marks=loop.tracking.to_json(),

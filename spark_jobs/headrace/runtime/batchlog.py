@@ -28,8 +28,7 @@ SCHEMA = pa.schema(
         ("generation", pa.int64()),
         ("batch", pa.int64()),
         ("at", pa.timestamp("us", tz="UTC")),
-        ("late_ms", pa.int64()),
-        ("closed_ms", pa.int64()),
+        ("watermark_ms", pa.int64()),
         ("offsets", pa.string()),
         ("tables", pa.string()),
         ("marks", pa.string()),
@@ -41,14 +40,15 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """A row of the log; see SCHEMA. Watermarks in milliseconds since 1970, None while there is none."""
+    """A row of the log; see SCHEMA. `watermark_ms` judged its rows and closed its windows: milliseconds since
+    1970, None while there was none.
+    """
 
     query: str
     generation: int
     batch: int
     at_ms: int
-    late_ms: int | None
-    closed_ms: int | None
+    watermark_ms: int | None
     offsets: str
     tables: str
     marks: str

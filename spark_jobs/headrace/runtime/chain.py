@@ -30,7 +30,7 @@ class Chain:
 
     @property
     def own_watermark(self) -> bool:
-        """Whether rows are judged by the tick of their own batch: no native operator judges them."""
+        """Whether the chain itself judges rows and closes windows: no native operator does."""
         return self.inside is not None
 
     def take(self, rows: DataFrame, number: int, watermark_ms: int | None) -> Passed:

@@ -2,6 +2,7 @@
 
     spark/            Spark's own checkpoint (offsets, commits, state, metadata)
     carried/          the states of carried-state operators, Delta tables of their changes
+    wakes/            a file for each batch that nothing else than the watermark asked for
     pins.json         from which batch on which version of each reference table is read
     query.json        the plan's fingerprint and N, against a changed query on old state
     ended             there once the pipeline was flushed
@@ -49,6 +50,10 @@ class Checkpoint:
     def carried(self) -> str:
         """The folder of the states of carried-state operators, a Delta table each."""
         return str(self.folder / "carried")
+
+    @property
+    def wakes(self) -> Path:
+        return self.folder / "wakes"
 
     def committed(self) -> int | None:
         """The newest committed batch."""

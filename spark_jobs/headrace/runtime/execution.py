@@ -1,7 +1,7 @@
 """What the batch that runs just now has measured, asked of Spark's own execution from inside `foreachBatch`.
 
 The one place that reaches into the JVM: observed metrics and the operators' counters of
-`StreamExecution.lastExecution`, and the lock that a trigger holds while it fixes its offsets.
+`StreamExecution.lastExecution`, its watermark, and the lock that a trigger holds while it fixes its offsets.
 """
 
 from __future__ import annotations
@@ -41,9 +41,14 @@ def dropped_rows(query: StreamingQuery, paths: list[Path]) -> int:
     return sum(int(m.apply(DROPPED).value()) for m in metrics if m.contains(DROPPED))
 
 
-def watermarks(session: SparkSession, frame: DataFrame) -> int:
-    """How many watermark operators are left in the frame's plan after Spark's optimizer."""
-    return optimized(session, frame).count("EventTimeWatermark")
+def observers(session: SparkSession, frame: DataFrame) -> int:
+    """How many `observe` are left in the frame's plan after Spark's optimizer."""
+    return optimized(session, frame).count("CollectMetrics")
+
+
+def watermark_tracker(query: StreamingQuery) -> Any:
+    """Spark's `WatermarkTracker` of the query; None while it has not read its logs."""
+    return query._jsq.streamingQuery().watermarkTracker()
 
 
 def optimized(session: SparkSession, frame: DataFrame) -> str:
@@ -73,7 +78,7 @@ def _stateful(plan: Any, path: Path) -> list[Path]:
     children = plan.children()
     for index in range(children.size()):
         child = children.apply(index)
-        if child.nodeName() not in ("Union", "MicroBatchScan"):
+        if child.nodeName() != "MicroBatchScan":
             found += _stateful(child, (*path, index))
     return found
 

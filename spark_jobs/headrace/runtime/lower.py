@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from headrace.errors import Refused
 from headrace.event_time import windows
 from headrace.runtime.fields import analysed
-from headrace.runtime.ticks import SHIFT_US
+from headrace.runtime.watermark import SHIFT_US
 from headrace.sql.aggregates import lower_call
 from headrace.sql.nodes import (
     Aggregate,
@@ -62,7 +62,7 @@ class Inputs:
     scans: list[str] = field(default_factory=list)  # the streams of the Scans met so far, in plan order
 
 
-def needs_ticks(plan: Node) -> bool:
+def waits_for_watermark(plan: Node) -> bool:
     """Whether an operator of the plan waits for the watermark."""
     return any(isinstance(node, Windowed | RowsWindow) for node in walk(plan))
 

@@ -36,7 +36,7 @@ class Seen:
 
 
 def observing(rows: DataFrame, stream: Stream, name: str, partitions: Sequence[str]) -> DataFrame:
-    """The rows unchanged, observed under `name`; a tick among them is not counted.
+    """The rows unchanged, observed under `name`.
 
     Each metric costs every row: those that can't be anything but zero are left out.
     """

@@ -89,7 +89,7 @@ class LivePipeline:
                 query.start()
 
     def settle(self) -> None:
-        """Return when all input that is there is consumed, its ticks taken and the windows they close written."""
+        """Return when all input that is there is consumed, and the windows that it closes are written."""
         self._discover()
         for query, reader in zip(self.queries, self._readers, strict=True):
             self._settle(query, reader)
@@ -105,11 +105,11 @@ class LivePipeline:
         query.settle()
 
     def flush(self) -> None:
-        """The end of the input: settle, close every window by a last tick, and mark the pipeline as ended."""
+        """The end of the input: settle, close every window by a last watermark, and mark the pipeline as ended."""
         self.settle()
         for query, reader in zip(self.queries, self._readers, strict=True):
             self._settle(query, reader)
-            query.tracking.offer_last()
+            query.tracking.end()
             query.settle()
         for query in self.queries:
             query.checkpoint.end()

@@ -18,11 +18,11 @@ from headrace.runtime.batch import GENERATION, Loop, Scanned, Setting, input_ran
 from headrace.runtime.chain import chain_of, native_part
 from headrace.runtime.checkpoint import Checkpoint
 from headrace.runtime.faults import fault_of
-from headrace.runtime.lower import Inputs, closes_strictly, lower, needs_ticks
+from headrace.runtime.lower import Inputs, closes_strictly, lower, waits_for_watermark
 from headrace.runtime.session import own_session
 from headrace.runtime.sinks import Sink
-from headrace.runtime.ticks import with_ticks
 from headrace.runtime.tracking import Tracking
+from headrace.runtime.watermark import SparkWatermark
 from headrace.sql.nodes import Lookup, Result, Scan, walk
 
 STARTED_WITHIN_S = 60.0
@@ -36,11 +36,9 @@ class RunningQuery:
     def __init__(self, setting: Setting, result: Result) -> None:
         self.setting = setting
         self.result = result
-        self.ticks = needs_ticks(result.plan)
-        self.strict = closes_strictly(native_part(result))
+        self.waits = waits_for_watermark(result.plan)
         self.checkpoint = Checkpoint(Path(setting.lake.checkpoint(result.name)))
-        tick_file = str(setting.scratch / f"{result.name}.tick.json") if self.ticks else ""
-        self.tracking = Tracking(setting.clock, tick_file)
+        self.tracking = Tracking(setting.clock)
         self.query: StreamingQuery | None = None
         self.failure: HeadraceError | None = None
         self.loop: Loop | None = None
@@ -60,6 +58,8 @@ class RunningQuery:
         batchlog.prepare(self.setting.lake)
         audit.prepare(self.setting.lake)
         self._restore(self.loop)
+        if self.loop.watermark is not None:
+            frame = self.loop.watermark.with_wakes(session, frame)
         writer = frame.writeStream.foreachBatch(self.on_batch).queryName(self.result.name)
         mode = "update" if self.result.upsert and not self.loop.chain.own_watermark else "append"
         writer = writer.outputMode(mode).option("checkpointLocation", self.checkpoint.spark)
@@ -86,6 +86,9 @@ class RunningQuery:
         }
         for name, frame in frames.items():
             frame.createOrReplaceTempView(name)
+        chain = chain_of(self.result, frames.__getitem__, self.checkpoint.carried, GENERATION)
+        strict = closes_strictly(native_part(self.result))
+        watermark = SparkWatermark(self.checkpoint.wakes, strict=strict, asleep=chain.own_watermark)
         return Loop(
             setting=self.setting,
             result=self.result,
@@ -94,9 +97,8 @@ class RunningQuery:
                 self.result, lake.result(self.result.name), f"headrace:{self.result.name}:{GENERATION}"
             ),
             tracking=self.tracking,
-            ticks=self.ticks,
-            strict=self.strict,
-            chain=chain_of(self.result, frames.__getitem__, self.checkpoint.carried, GENERATION),
+            watermark=watermark if self.waits else None,
+            chain=chain,
             tables=versions,
             lookup=frames.__getitem__,
         )
@@ -116,9 +118,9 @@ class RunningQuery:
             upsert=self.result.upsert,
         )
         frame = lower(native_part(self.result), inputs)
-        if self.ticks and execution.watermarks(session, frame) < len(loop.scans):
+        if self.waits and execution.observers(session, frame) < len(loop.scans):
             raise Refused(
-                f"{self.result.name}: Spark optimized the watermark away, so no window would ever close",
+                f"{self.result.name}: Spark optimized its input away, so no window would ever close",
                 hint="a condition that is never true, such as WHERE false, does this",
                 place=self.result.place,
                 text=self.setting.pipeline.text,
@@ -131,13 +133,8 @@ class RunningQuery:
         watched = sorted({*known, *EXPECTED}) if stream.connector == sources.GIVEN else known
         loop.scans.append(Scanned(stream, f"scan{n}_{name}", watched))
         rows = sources.read_stream(session, self.setting.lake, stream).drop("__raw", "__position")
-        if self.ticks:
-            rows = with_ticks(self._tick_stream(session), rows, strict=self.strict)
         rows = observe.observing(rows, stream, loop.scans[n].name, watched)
         return audit.usable(rows, stream).drop("__bad", records.OWN_TIME)
-
-    def _tick_stream(self, session: SparkSession) -> DataFrame:
-        return session.readStream.format("headrace_ticks").option("file", self.tracking.tick_file).load()
 
     def _pin(self, session: SparkSession) -> dict[str, int]:
         """Fix the table versions for the batches to come; a batch that was planned keeps those it had."""
@@ -167,16 +164,17 @@ class RunningQuery:
         """The marks as the newest batch left them; the offsets that were planned last."""
         log = batchlog.read(self.setting.lake, self.result.name)
         saved = log.column("marks")[-1].as_py() if log.num_rows else ""
-        loop.closed_ms = log.column("closed_ms")[-1].as_py() if log.num_rows else None
+        loop.watermark_ms = log.column("watermark_ms")[-1].as_py() if log.num_rows else None
+        if loop.watermark is not None:
+            loop.watermark.asked_ms = loop.watermark_ms
         number = self.checkpoint.planned()
         plan = None if number is None else self.checkpoint.offsets(number)
-        tick = loop.tick(plan)
         for n, scan in enumerate(loop.scans):
             scan.consumed = loop.offset(plan, n) or {}
         known = [
             (scan.stream, sources.known_partitions(self.setting.lake, scan.stream)) for scan in loop.scans
         ]
-        self.tracking.restore(saved, tick, known)
+        self.tracking.restore(saved, known)
 
     # ---- batches ----
     def on_batch(self, rows: DataFrame, number: int) -> None:
@@ -197,6 +195,14 @@ class RunningQuery:
     def find_idle(self) -> None:
         """Mark the partitions that were silent too long; those with unread input are not."""
         self.tracking.find_idle(self._unread())
+        self.wake()
+
+    def wake(self) -> bool:
+        """Have a batch run where the watermark moved without one; gives whether it did."""
+        wanted = self.tracking.wanted()
+        if self.loop is None or self.loop.watermark is None or wanted is None:
+            return False
+        return self.loop.watermark.wake(wanted)
 
     def _unread(self) -> set[tuple[str, str]]:
         return {
@@ -213,9 +219,9 @@ class RunningQuery:
 
     def closed_ms(self) -> int | None:
         """The watermark (ms) up to which all is written that there is to write; None while there is none."""
-        if not self.ticks:
+        if not self.waits:
             return self.tracking.watermark()
-        return self.loop.closed_ms if self.loop else None
+        return self.loop.watermark_ms if self.loop else None
 
     def has_new_table_version(self) -> bool:
         """Whether a reference table was refreshed since the pin."""
@@ -233,11 +239,13 @@ class RunningQuery:
                 raise fault_of(error, self.result, None, "")
 
     def settle(self) -> None:
-        """Wait until all input that is there, and the ticks it caused, were taken."""
+        """Wait until all input that is there was taken, and every watermark that it moved."""
         if self.query is None:
             return
         try:
             self.query.processAllAvailable()
+            while self.wake():
+                self.query.processAllAvailable()
         except PySparkException as error:
             raise self.failure or fault_of(error, self.result, None, "") from error
 

@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 
 from headrace.errors import Refused
 from headrace.runtime.filesource import Files
-from headrace.runtime.ticksource import Ticks
 
-PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STREAMING = "org.apache.spark.sql.execution.streaming"
 
 CONF: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -25,10 +24,13 @@ CONF: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.streaming.stateStore.providerClass": PROVIDER,
+    "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # The default one renames through FileContext, which on a local disk starts a `readlink` for each file.
+    "spark.sql.streaming.checkpointFileManagerClass": f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager",
     "spark.sql.streaming.noDataProgressEventInterval": "86400000",
     "spark.sql.streaming.pollingDelay": "50",
+    "spark.sql.streaming.statefulOperator.allowMultiple": "false",  # late by the batch's own watermark
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.shuffle.partitions": "4",
@@ -64,7 +66,6 @@ def spark_session(
     for key, value in {**CONF, **(conf or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.dataSource.register(Ticks)
     spark.dataSource.register(Files)
     return spark
 

@@ -1,4 +1,4 @@
-"""A query's event time while it runs: its tracker, and the ticks that it offers to Spark.
+"""A query's event time while it runs: its tracker, and the watermark that it wants Spark to have.
 
 The batch thread moves the marks, the driver's thread looks for idle partitions; one lock keeps both in order.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from pathlib import Path
 
 from headrace.event_time.marks import IDLE_TIMEOUT_MS, Marks
-from headrace.runtime import observe, ticksource
+from headrace.runtime import observe
 from headrace.runtime.batchlog import FLUSHED_MS
 from headrace.runtime.progress import PartitionMark
 from headrace.sql.catalog import duration_ms
@@ -18,17 +17,16 @@ from headrace.sql.nodes import Stream
 
 
 class Tracking:
-    """The marks of one query; `tick_file` is where its tick source looks, '' where it has none."""
+    """The marks of one query."""
 
-    def __init__(self, clock: Callable[[], int], tick_file: str) -> None:
+    def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
-        self.tick_file = tick_file
         self.marks = Marks()
-        self.offered: int | None = None  # the newest tick on offer, in milliseconds
+        self.ended = False  # the input has ended: every window may close
         self._lock = threading.RLock()
 
-    def restore(self, saved: str, tick_ms: int | None, known: Iterable[tuple[Stream, list[str]]]) -> None:
-        """Begin where the newest batch left off: `saved` marks ('' = none), the tick that it had logged.
+    def restore(self, saved: str, known: Iterable[tuple[Stream, list[str]]]) -> None:
+        """Begin where the newest batch left off: `saved` marks ('' = none).
 
         The partitions of `known` are added, and the idle clock starts anew.
         """
@@ -44,10 +42,6 @@ class Tracking:
                     self.marks.register(stream.name, partitions, now=now, idle_timeout_ms=idle_ms)
                 self.add(stream.name, partitions)
             self.marks.restart_idle_clock(now)
-            self.offered = tick_ms
-            if self.tick_file:
-                Path(self.tick_file).unlink(missing_ok=True)
-            self.offer()
 
     def advance(self, arrived: Iterable[tuple[Stream, Mapping[str, int | None]]]) -> None:
         """What a batch brought: for each stream the largest usable event time (µs, or None) by partition."""
@@ -62,7 +56,6 @@ class Tracking:
         with self._lock:
             for partition in self.marks.partitions(stream.name):
                 self.marks.update(stream.name, partition, watermark_ms * 1000, 0, self.clock())
-            self.offer()
 
     def add(self, stream: str, partitions: Iterable[str]) -> None:
         """Make partitions known that have not delivered yet."""
@@ -77,26 +70,19 @@ class Tracking:
             sources = self.marks.sources()
             known = {(s, p) for s, p in unread if s in sources and p in self.marks.partitions(s)}
             self.marks.find_idle(self.clock(), known)
-            self.offer()
 
     def watermark(self) -> int | None:
         """The combined watermark in milliseconds; None while there is none."""
         with self._lock:
             return self.marks.watermark() if self.marks.sources() else None
 
-    def offer(self) -> None:
-        """Offer the watermark as the next tick, where it moved."""
-        with self._lock:
-            watermark = self.watermark()
-            ahead = watermark is not None and (self.offered is None or watermark > self.offered)
-            if self.tick_file and watermark is not None and ahead:
-                self._publish(watermark)
+    def end(self) -> None:
+        """The input has ended: the last watermark, which closes every window, is wanted."""
+        self.ended = True
 
-    def offer_last(self) -> None:
-        """Offer the last tick, which closes every window."""
-        with self._lock:
-            if self.tick_file and self.offered != FLUSHED_MS:
-                self._publish(FLUSHED_MS)
+    def wanted(self) -> int | None:
+        """The watermark that Spark is to have, in milliseconds; None while there is none."""
+        return FLUSHED_MS if self.ended else self.watermark()
 
     def to_json(self) -> str:
         with self._lock:
@@ -120,7 +106,3 @@ class Tracking:
             )
             for row in rows
         )
-
-    def _publish(self, tick_ms: int) -> None:
-        ticksource.publish(self.tick_file, tick_ms, self.marks.to_json())
-        self.offered = tick_ms

@@ -27,9 +27,7 @@ def log(
 ) -> None:
     offsets = json.dumps({"s": {"start": start, "end": end}})
     counts = dict.fromkeys(batchlog.COUNTERS, 0)
-    batchlog.write(
-        lake, BatchRow("r", generation, number, 0, late, number, offsets, '{"t": 3}', "{}", counts, 0.1)
-    )
+    batchlog.write(lake, BatchRow("r", generation, number, 0, late, offsets, '{"t": 3}', "{}", counts, 0.1))
 
 
 def numbers(history: History) -> list[tuple[int, int]]:
@@ -40,8 +38,8 @@ def test_batches_come_in_order_with_their_watermarks_and_pins(lake: Lake) -> Non
     log(lake, 0, None, {"0": 1})
     log(lake, 1, {"0": 1}, {"0": 2}, late=7)
     history = read_history(lake, "r")
-    assert [batch.late_ms for batch in history.batches] == [None, 7]
-    assert history.closed_ms == 1
+    assert [batch.watermark_ms for batch in history.batches] == [None, 7]
+    assert history.watermark_ms == 7
     assert history.versions == ((("t", 3),),)
 
 
@@ -73,7 +71,7 @@ def test_a_newer_generation_undoes_what_came_at_or_after_its_start(lake: Lake) -
 
 
 def batch(number: int, start: int, end: int, *, late: int | None = None, version: int = 1) -> Batch:
-    return Batch(number, 0, late, None, {"s": ({"0": start}, {"0": end})}, (("t", version),))
+    return Batch(number, 0, late, {"s": ({"0": start}, {"0": end})}, (("t", version),))
 
 
 def spans(found: tuple[Piece, ...]) -> list[tuple[Any, Any]]:
