@@ -153,6 +153,40 @@ def rejected(  # noqa: PLR0913 the options of the verb
 
 
 @app.command(rich_help_panel=RUN)
+def replay(
+    pipeline: PipelineFile,
+    repaired: Annotated[
+        typer.FileText,
+        typer.Argument(
+            metavar="FILE", help="What `headrace rejected --json` printed, `raw` repaired; - is stdin."
+        ),
+    ],
+    values: Values = None,
+    lake: LakeRoot = "",
+    debug: Debug = False,
+) -> None:
+    """Deliver repaired records to the source of their stream again, each once.
+
+    Late records stay rejected: their windows are closed.
+
+    [dim]headrace rejected flights.sql --limit 1000 --json > bad.json[/dim]
+
+    [dim]headrace replay flights.sql bad.json[/dim]
+    """
+    given = variables(values)
+
+    def call() -> ExitCode:
+        from headrace.replay import replay as deliver
+        from headrace.runtime.lake import lake_of
+        from headrace.sql.compile import compile_file
+
+        compiled = compile_file(pipeline, given)
+        return deliver(console(), compiled, lake_of(compiled, lake), repaired.read())
+
+    leave(call, file=str(pipeline), debug=debug)
+
+
+@app.command(rich_help_panel=RUN)
 def demo(  # noqa: PLR0913 the options of the verb
     lake: Annotated[Path, typer.Option(metavar="DIR", help="The demo's own folder; made anew.")] = Path(
         "lake/demo"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -38,6 +38,12 @@ CREATE TABLE r AS SELECT k, v, ts, _PARTITION AS p, _OFFSET AS o, _TIMESTAMP AS 
 WINDOWED = """
 CREATE TABLE w AS SELECT window_start, COUNT(*) AS n, SUM(v) AS total FROM s
   GROUP BY WINDOW TUMBLING(INTERVAL '10' MINUTE) EMIT FINAL;
+"""
+SENT = """
+CREATE STREAM plain WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'plain') AS
+  SELECT k, v, ts, CAST(NULL AS STRING) AS nothing FROM s WHERE v > 1;
+CREATE STREAM changes WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'changes') AS
+  SELECT k AS name, SUM(v) AS total FROM s GROUP BY k;
 """
 AVRO = json.dumps(
     {
@@ -76,6 +82,24 @@ def produce(broker: kafka.Broker, name: str, *records: tuple[int, bytes | None])
     for partition, value in records:
         producer.produce(name, value=value, partition=partition)
     assert producer.flush(30) == 0
+
+
+def consumed(broker: kafka.Broker, name: str) -> list[tuple[Any, Any, dict[str, str]]]:
+    """All records of a topic of one partition: key, value, headers."""
+    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": "test"})
+    place = TopicPartition(name, 0, 0)
+    _, end = consumer.get_watermark_offsets(place, timeout=30)
+    consumer.assign([place])
+    records = consumer.consume(end, timeout=30) if end else []
+    consumer.close()
+    return [
+        (
+            key and json.loads(key),
+            json.loads(record.value() or b""),
+            {header: bytes(value).decode() for header, value in dict(record.headers() or {}).items()},  # type: ignore[arg-type]
+        )
+        for record, key in ((record, record.key()) for record in records)
+    ]
 
 
 def row(k: str, v: int, minute: float) -> bytes:
@@ -340,3 +364,55 @@ def test_a_topic_that_is_made_anew_is_an_error_not_a_loss(
     with pytest.raises(HeadraceError), running(spark, pipeline, lake) as live:
         live.settle()
     assert sorted(one["v"] for one in written(lake)) == [1, 2]
+
+
+def test_result_streams_go_to_topics_and_a_replayed_batch_is_told_by_its_headers(
+    spark: SparkSession, broker: kafka.Broker, tmp_path: Path
+) -> None:
+    lake = Lake(str(tmp_path))
+    for name in ("sent", "plain", "changes"):
+        topic(broker, name, 1)
+    pipeline = pipeline_of(broker, "sent", more=SENT.format(servers=broker.servers))
+    produce(broker, "sent", (0, row("b", 3, 1)), (0, row("a", 2, 0.5)), (0, row("a", 1, 2)))
+    with running(spark, pipeline, lake) as live:
+        live.settle()
+        produce(broker, "sent", (0, row("a", 4, 3)))
+        live.settle()
+        assert live.metrics()["output_rows"] == 4 + 3 + 4  # r, plain, changes
+
+    def tag(query: str, batch: int, number: int) -> dict[str, str]:
+        return {"headrace.query": query, "headrace.batch": str(batch), "headrace.row": str(number)}
+
+    first = [
+        (None, {"k": "a", "v": 2, "ts": "2026-01-01T00:00:30.000000Z", "nothing": None}, tag("plain", 0, 1)),
+        (None, {"k": "b", "v": 3, "ts": "2026-01-01T00:01:00.000000Z", "nothing": None}, tag("plain", 0, 2)),
+    ]
+    second = (
+        None,
+        {"k": "a", "v": 4, "ts": "2026-01-01T00:03:00.000000Z", "nothing": None},
+        tag("plain", 1, 1),
+    )
+    assert consumed(broker, "plain") == [*first, second]
+    changes = [(key, value) for key, value, _ in consumed(broker, "changes")]
+    assert sorted(changes[:2], key=repr) == [
+        ({"name": "a"}, {"_op": "+I", "name": "a", "total": 3}),
+        ({"name": "b"}, {"_op": "+I", "name": "b", "total": 3}),
+    ]
+    assert changes[2:] == [
+        ({"name": "a"}, {"_op": "-U", "name": "a", "total": 3}),
+        ({"name": "a"}, {"_op": "+U", "name": "a", "total": 7}),
+    ]
+    (Path(lake.checkpoint("plain")) / "spark/commits/1").unlink()  # as if it had died before its commit
+    with running(spark, pipeline, lake) as live:
+        live.settle()
+        assert live.metrics()["output_rows"] == 11
+    assert consumed(broker, "plain") == [*first, second, second]
+
+
+def test_a_result_s_topic_must_be_there(spark: SparkSession, broker: kafka.Broker, tmp_path: Path) -> None:
+    topic(broker, "alone", 1)
+    pipeline = pipeline_of(
+        broker, "alone", more=SENT.format(servers=broker.servers).replace("'plain'", "'no-such'")
+    )
+    with pytest.raises(Refused, match="result plain: there is no topic no-such"):
+        LivePipeline(spark, pipeline, Lake(str(tmp_path))).start()

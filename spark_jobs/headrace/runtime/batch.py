@@ -22,7 +22,7 @@ from headrace.runtime.chain import Chain
 from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
 from headrace.runtime.lake import Lake
 from headrace.runtime.progress import Progress
-from headrace.runtime.sinks import Sink
+from headrace.runtime.sinks import ResultSink
 from headrace.runtime.tracking import Tracking
 from headrace.runtime.watermark import SparkWatermark
 from headrace.sql.nodes import Pipeline, Result, Stream
@@ -61,7 +61,7 @@ class Loop:
     setting: Setting
     result: Result
     checkpoint: Checkpoint
-    sink: Sink
+    sink: ResultSink
     tracking: Tracking
     watermark: SparkWatermark | None  # None where nothing waits for it
     chain: Chain

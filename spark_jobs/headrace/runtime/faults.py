@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headrace.errors import HeadraceError, Refused
+from headrace.sql.aggregates import OVERFLOW
 from headrace.sql.nodes import Result
 
 # Conditions of Spark that the expressions of a query raise on its data.
@@ -43,10 +44,13 @@ def fault_of(
         found = re.search(rf"\[{condition}[A-Z_.]*\] ([^\n]*)", text)
         if found:
             message = re.sub(r"\s*SQLSTATE: \w+", "", found.group(1))
-            kind = condition.replace("_", " ").lower()
+            kind = f"{condition.replace('_', ' ').lower()}{where}: "
+            hint = HINTS.get(condition, "TRY_CAST or TRY_DIVIDE gives NULL instead of an error")
+            if message.startswith(OVERFLOW):  # our own
+                kind, hint = f"{where.strip()}: " if where else "", "TRY_SUM gives NULL instead of an error"
             return Refused(
-                f"{result.name}: {kind}{where}: {message}{_fragment(text)}{reading}",
-                hint=HINTS.get(condition, "TRY_CAST or TRY_DIVIDE gives NULL instead of an error"),
+                f"{result.name}: {kind}{message}{_fragment(text)}{reading}",
+                hint=hint,
                 place=result.place,
             )
     return HeadraceError(f"{result.name}: the query failed{where}: {_cause(text)}{reading}")

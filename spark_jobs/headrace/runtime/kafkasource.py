@@ -1,4 +1,4 @@
-"""Kafka topics: what Spark's reader is told, and what the broker itself is asked.
+"""Kafka topics: what Spark's reader and writer are told, and what the broker itself is asked.
 
 The broker is asked with confluent-kafka for a topic's partitions and for the offsets that it holds, each time
 with a limit: a broker that is away is an error with a hint, never a wait without end. Topics are never made.
@@ -14,11 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from headrace.errors import Refused
-from headrace.sql.nodes import Stream
+from headrace.errors import HeadraceError, Refused
+from headrace.sql.nodes import Result, Stream
 
 Offset = dict[str, Any]
 ASK_S = 10.0  # how long a start waits for the broker
@@ -92,25 +92,44 @@ def _since(stream: Stream, start: Offset, wanted: list[str]) -> dict[str, int]:
     return {partition: begun.get(partition, 0) for partition in wanted}
 
 
-def partitions(stream: Stream) -> list[str]:
+def partitions(of: Stream | Result) -> list[str]:
     """The topic's partitions. Raises Refused where there is no such topic, or no broker answers."""
-    servers, topic = stream.option("bootstrap.servers"), stream.option("topic")
+    servers, topic = of.option("bootstrap.servers"), of.option("topic")
+    name = f"{'result' if isinstance(of, Result) else 'stream'} {of.name}"
     try:
         # All topics: to ask for one by name would make it, where the broker makes topics by itself.
-        topics = _admin(stream).list_topics(timeout=ASK_S).topics
+        topics = _admin(of).list_topics(timeout=ASK_S).topics
     except KafkaException as error:
         raise Refused(
-            f"stream {stream.name}: no Kafka broker answers at {servers}: {_told(error)}",
+            f"{name}: no Kafka broker answers at {servers}: {_told(error)}",
             hint="see 'bootstrap.servers' and the 'kafka.*' options",
-            place=stream.place,
+            place=of.place,
         ) from error
     if topic not in topics:
         raise Refused(
-            f"stream {stream.name}: there is no topic {topic} at {servers}",
+            f"{name}: there is no topic {topic} at {servers}",
             hint="create the topic first",
-            place=stream.place,
+            place=of.place,
         )
     return [str(partition) for partition in sorted(topics[topic].partitions)]
+
+
+def send(stream: Stream, records: list[tuple[int, bytes]]) -> None:
+    """Records as (partition, value) into the stream's topic; they are in the broker when it returns."""
+    failed: list[str] = []
+    producer = Producer({**_settings(stream), "message.timeout.ms": int(ASK_S * 1000)})
+    for partition, value in records:
+        producer.produce(
+            stream.option("topic"),
+            value=value,
+            partition=partition,
+            on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+        )
+    producer.flush(ASK_S * 2)
+    if failed:
+        raise HeadraceError(
+            f"stream {stream.name}: {len(failed)} of {len(records)} records did not reach the topic: {failed[0]}"
+        )
 
 
 def unread(stream: Stream, consumed: Offset) -> set[str]:
@@ -150,31 +169,38 @@ def _offsets(stream: Stream, wanted: list[str], spec: OffsetSpec) -> dict[str, i
     }
 
 
+def client_options(of: Stream | Result) -> dict[str, str]:
+    """What Spark tells Kafka's own client."""
+    passed = {name: value for name, value in of.options if name.startswith("kafka.")}
+    return {"kafka.bootstrap.servers": of.option("bootstrap.servers"), **passed}
+
+
 def _common(stream: Stream) -> dict[str, str]:
-    passed = {name: value for name, value in stream.options if name.startswith("kafka.")}
-    return {
-        "kafka.bootstrap.servers": stream.option("bootstrap.servers"),
-        **passed,
-        "failOnDataLoss": "true",
-    }
+    return {**client_options(stream), "failOnDataLoss": "true"}
 
 
-def _admin(stream: Stream) -> AdminClient:
-    own = {name.removeprefix("kafka."): value for name, value in stream.options if name.startswith("kafka.")}
-    settings = {CLIENT[name]: value for name, value in own.items() if name in CLIENT}
+def _admin(of: Stream | Result) -> AdminClient:
+    return _client(tuple(sorted(_settings(of).items())))
+
+
+def _settings(of: Stream | Result) -> dict[str, Any]:
+    """What confluent-kafka is told of the broker."""
+    own = {name.removeprefix("kafka."): value for name, value in of.options if name.startswith("kafka.")}
+    settings: dict[str, Any] = {"bootstrap.servers": of.option("bootstrap.servers"), "log_level": 0}
+    settings |= {CLIENT[name]: value for name, value in own.items() if name in CLIENT}
     login = own.get("sasl.jaas.config", "")
     for name in ("username", "password"):
         if found := re.search(rf'{name}\s*=\s*"([^"]*)"', login):
             settings[f"sasl.{name}"] = found.group(1)
     if own.get("ssl.truststore.type", "").upper() == "PEM" and "ssl.truststore.location" in own:
         settings["ssl.ca.location"] = own["ssl.truststore.location"]
-    return _client(stream.option("bootstrap.servers"), tuple(sorted(settings.items())))
+    return settings
 
 
 @cache
-def _client(servers: str, settings: tuple[tuple[str, str], ...]) -> AdminClient:
+def _client(settings: tuple[tuple[str, Any], ...]) -> AdminClient:
     """One connection a broker for the whole process."""
-    return AdminClient({"bootstrap.servers": servers, "log_level": 0, **dict(settings)})
+    return AdminClient(dict(settings))
 
 
 def _told(error: KafkaException) -> str:

@@ -16,7 +16,7 @@ from headrace.errors import Refused
 from headrace.event_time import windows
 from headrace.runtime.fields import analysed
 from headrace.runtime.watermark import SHIFT_US
-from headrace.sql.aggregates import lower_call
+from headrace.sql.aggregates import literal, lower_call
 from headrace.sql.nodes import (
     Aggregate,
     Alias,
@@ -176,7 +176,8 @@ def _aggregate(node: Aggregate, inputs: Inputs) -> DataFrame:
     elif node.windowed:
         keys += [F.col(START), F.col(END)]
     groups = rows.groupBy(*keys)
-    calls = [F.expr(lower_call(call, types_of(rows, call))).alias(call.name) for call in node.calls]
+    group = _told(node.keys)
+    calls = [F.expr(lower_call(call, types_of(rows, call), group)).alias(call.name) for call in node.calls]
     if not calls:  # GROUP BY without an aggregate: the groups themselves
         calls = [F.count(F.lit(1)).alias("__rows")]
     try:
@@ -189,6 +190,14 @@ def _aggregate(node: Aggregate, inputs: Inputs) -> DataFrame:
         return result
     borders = (f"{SESSION}.start", f"{SESSION}.end") if sessions else (START, END)
     return _with_window_columns(result, borders)
+
+
+def _told(keys: tuple[Named, ...]) -> str:
+    """An expression that tells a group's key, for errors; '' without a key."""
+    separated = ", ', ', ".join(
+        f"{literal(key.name)}, ' = ', coalesce(CAST({key.expression} AS STRING), 'NULL')" for key in keys
+    )
+    return f"concat({separated})" if keys else ""
 
 
 def _with_window_columns(groups: DataFrame, borders: tuple[str, str]) -> DataFrame:

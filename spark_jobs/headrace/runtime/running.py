@@ -20,7 +20,7 @@ from headrace.runtime.checkpoint import Checkpoint
 from headrace.runtime.faults import fault_of
 from headrace.runtime.lower import Inputs, closes_strictly, lower, waits_for_watermark
 from headrace.runtime.session import own_session
-from headrace.runtime.sinks import Sink
+from headrace.runtime.sinks import sink_of
 from headrace.runtime.tracking import Tracking
 from headrace.runtime.watermark import SparkWatermark
 from headrace.sql.nodes import Lookup, Result, Scan, walk
@@ -93,9 +93,7 @@ class RunningQuery:
             setting=self.setting,
             result=self.result,
             checkpoint=self.checkpoint,
-            sink=Sink(
-                self.result, lake.result(self.result.name), f"headrace:{self.result.name}:{GENERATION}"
-            ),
+            sink=sink_of(self.result, lake, GENERATION),
             tracking=self.tracking,
             watermark=watermark if self.waits else None,
             chain=chain,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from headrace.runtime import deltawrite
 from headrace.runtime.carried import BATCH
 from headrace.runtime.changelog import ROW
+from headrace.runtime.kafkasink import KafkaSink
 from headrace.runtime.lake import Lake
 from headrace.runtime.lower import ADMITTED
 from headrace.sql.nodes import HIDDEN, Result
@@ -28,9 +30,28 @@ from headrace.sql.nodes import HIDDEN, Result
 DRIVER_ROWS = 500_000
 
 
+class ResultSink(Protocol):
+    """Where a result's rows go."""
+
+    def prepare(self, schema: StructType) -> None:
+        """See to what the rows go into, before any batch. Raises Refused where that can't be."""
+        ...
+
+    def write(self, rows: DataFrame, batch: int) -> int:
+        """Compute the batch once and put its rows; gives how many there were."""
+        ...
+
+
+def sink_of(result: Result, lake: Lake, generation: int) -> ResultSink:
+    """The sink that the result's connector names."""
+    if result.connector == "kafka":
+        return KafkaSink(result)
+    return Sink(result, lake.result(result.name), f"headrace:{result.name}:{generation}")
+
+
 @dataclass(slots=True)
 class Sink:
-    """The sink of one result. `expected` is how many rows the last batch brought (None: not known yet)."""
+    """The sink of one result in Delta, or nowhere. `expected` is how many rows the last batch brought (None: not known yet)."""
 
     result: Result
     path: str

@@ -21,6 +21,10 @@ from headrace.sql.nodes import Call
 
 ORDER = "struct(_event_time, _partition, _offset)"  # which of two rows is the earlier one
 _LIMB = 4_294_967_296  # 2^32: a BIGINT is high * 2^32 + low, and the sums of both halves can't overflow
+_DIGITS = 18  # a wide decimal, taken as a whole number, is high * 10^18 + low
+_WIDE = 28  # a decimal with more digits: its sum has no room for ten digits more
+
+OVERFLOW = "overflow: "  # how the error of a sum begins
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
@@ -42,9 +46,14 @@ class Law:
     bounded: bool = True
 
 
-def lower_call(call: Call, types: Sequence[str] = ()) -> str:
-    """The call as Spark SQL text of one aggregate expression; `types` are the arguments' types, or ()."""
+def lower_call(call: Call, types: Sequence[str] = (), group: str = "") -> str:
+    """The call as Spark SQL text of one aggregate expression; `types` are the arguments' types, or ().
+
+    `group` is an expression that tells a group's key as text, for the error of a sum that overflows.
+    """
     law = AGGREGATES.get(call.function)
+    if call.function == "sum":
+        return _sum(call, types, group)
     lower = law.lower if law else _native
     if call.distinct and law is None:
         raise ValueError(f"{call.function}(DISTINCT …) has no row in AGGREGATES")
@@ -151,23 +160,82 @@ def _set(call: Call, types: Sequence[str]) -> str:
     return f"collect_set({_when(call, both)})"
 
 
-def _sum(call: Call, types: Sequence[str]) -> str:
+def _sum(call: Call, types: Sequence[str], group: str = "") -> str:
+    """Sums of BIGINT and of wide decimals are kept in two halves, so that only the final one can overflow."""
     kind = _type(types)
+    scale = _wide_scale(kind)
+    value = "x" if call.distinct else _when(call, call.arguments[0])
+    if kind == "bigint":
+        halves = (f"shiftright({value}, 32)", f"{_operand(value)} & {_LIMB - 1}")
+    elif scale is not None:
+        halves = _halves(value, scale)
+    else:
+        return _sum_of_set(call, types) if call.distinct else f"sum({value})"
     if call.distinct:
-        return _sum_of_set(call, types)
-    value = _when(call, call.arguments[0])
-    if kind != "bigint":
-        return f"sum({value})"
-    high, low = f"sum(shiftright({value}, 32))", f"sum({_operand(value)} & {_LIMB - 1})"
-    return f"CAST(CAST({high} AS DECIMAL(38, 0)) * {_LIMB} + {low} AS BIGINT)"
+        values = _set(call, types)
+        high, low = (_added(f"transform({values}, x -> {half})", "DECIMAL(38, 0)") for half in halves)
+        some = f"size({values}) > 0"
+    else:
+        high, low = (f"sum({half})" for half in halves)
+        some = f"{high} IS NOT NULL"
+    total = f"TRY_CAST(CAST({high} AS DECIMAL(38, 0)) * {_LIMB} + {low} AS BIGINT)"
+    if scale is not None:
+        total = _whole(high, low, scale)
+    named = literal(f"SUM({call.arguments[0]})")
+    what = f"concat({named}, ' for ', {group})" if group else named
+    error = f"raise_error(concat('{OVERFLOW}', {what}, ' does not fit into {_sum_type(kind)}'))"
+    return f"CASE WHEN {some} THEN coalesce({total}, {error}) END"
+
+
+def _wide_scale(kind: str) -> int | None:
+    """The scale of a decimal whose sum has no room for ten digits more; None for any other type."""
+    decimal = _DECIMAL.fullmatch(kind)
+    return int(decimal.group(2)) if decimal and int(decimal.group(1)) > _WIDE else None
+
+
+def _halves(value: str, scale: int) -> tuple[str, str]:
+    """A decimal, taken as a whole number, as its upper digits and its lower eighteen; both have its sign.
+
+    All quotients are whole numbers: the scale to which Spark rounds a quotient takes nothing away.
+    """
+    unit = _power_of_ten(_DIGITS - scale)
+    rest = f"({_operand(value)} % {unit})"
+    high = f"CAST(({_operand(value)} - {rest}) / {unit} AS DECIMAL(20, 0))"
+    return high, f"CAST({rest} / {_power_of_ten(-scale)} AS DECIMAL({_DIGITS}, 0))"
+
+
+def _whole(high: str, low: str, scale: int) -> str:
+    """The decimal of two summed halves, or NULL where it does not fit; by text, as no product keeps 38 digits.
+
+    The first attempt fails too where the halves' signs differ and the upper one alone does not fit: then
+    one unit of it is lent to the lower one.
+    """
+    unit = _power_of_ten(_DIGITS)
+    upper, lower = f"({high} + {low} DIV {unit})", f"({low} % {unit})"
+    lent = f"CASE WHEN {upper} > 0 THEN 1 ELSE -1 END"
+    plain = f"try_add(try_multiply({upper}, {unit}), {lower})"
+    lending = f"try_add(try_multiply({upper} - {lent}, {unit}), {lower} + {lent} * {unit})"
+    return f"TRY_CAST(concat(coalesce({plain}, {lending}), 'E-{scale}') AS DECIMAL(38, {scale}))"
+
+
+def _power_of_ten(exponent: int) -> str:
+    return f"CAST('1E{exponent}' AS DECIMAL({max(exponent + 1, -exponent)}, {max(-exponent, 0)}))"
+
+
+def literal(text: str) -> str:
+    """The text as a SQL string."""
+    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{quoted}'"
 
 
 def _sum_of_set(call: Call, types: Sequence[str]) -> str:
     values = _set(call, types)
-    kind = _type(types)
-    wide = _sum_type(kind)
-    total = f"aggregate({values}, CAST(0 AS {wide}), (total, x) -> CAST(total + x AS {wide}))"
-    return f"CASE WHEN size({values}) > 0 THEN {total} END"
+    return f"CASE WHEN size({values}) > 0 THEN {_added(values, _sum_type(_type(types)))} END"
+
+
+def _added(values: str, kind: str) -> str:
+    """The sum of an array."""
+    return f"aggregate({values}, CAST(0 AS {kind}), (total, x) -> CAST(total + x AS {kind}))"
 
 
 def _sum_type(kind: str) -> str:
@@ -185,7 +253,7 @@ def _average(call: Call, types: Sequence[str]) -> str:
     decimal = _DECIMAL.fullmatch(_type(types))
     if decimal:
         digits, scale = (min(38, int(number) + 4) for number in decimal.groups())
-        return f"CAST({_sum_of_set(call, types)} / size({values}) AS DECIMAL({digits}, {scale}))"
+        return f"CAST({_sum(call, types)} / size({values}) AS DECIMAL({digits}, {scale}))"
     total = f"aggregate({values}, CAST(0 AS DOUBLE), (total, x) -> total + CAST(x AS DOUBLE))"
     return f"CASE WHEN size({values}) > 0 THEN {total} / size({values}) END"
 

@@ -180,9 +180,7 @@ SINKS: Mapping[str, Connector] = MappingProxyType(
     {
         "delta": Connector(MappingProxyType({"path": _text})),
         "kafka": Connector(
-            MappingProxyType(
-                {"topic": _text, "bootstrap.servers": _text, "format": OneOf(("json", "csv", "avro"))}
-            ),
+            MappingProxyType({"topic": _text, "bootstrap.servers": _text, "format": OneOf(("json",))}),
             required=("topic", "bootstrap.servers"),
             prefixes=("kafka.",),
         ),

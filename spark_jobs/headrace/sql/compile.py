@@ -145,6 +145,12 @@ def _result(statement: CreateQuery, names: _Declared, faults: Faults) -> tuple[R
             "a result needs a stream in FROM",
         )
     connector, options = result_options(statement.options, statement.name, faults)
+    if connector == "kafka" and statement.form == "table":
+        faults.add(
+            f"the table {statement.name.text} can't be kept in Kafka",
+            statement.name.span,
+            "CREATE STREAM sends its rows, or the changes of its groups, to a topic",
+        )
     emit = _emit(planned, statement, faults)
     node = rewrite(planned.relation.node)
     form: Literal["table", "stream"] = "stream" if statement.form == "stream" else "table"

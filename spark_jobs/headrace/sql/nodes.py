@@ -279,7 +279,7 @@ class Result:
     keys: tuple[str, ...] = ()
     upsert: bool = False
     kinds: tuple[Kind, ...] = ()
-    connector: str = "delta"  # delta | kafka (issue 4) | blackhole
+    connector: str = "delta"  # delta | kafka | blackhole
     options: tuple[tuple[str, str], ...] = ()
     place: Place | None = None
     query: str = field(default="", compare=False)  # the SELECT's own text, for the baseline
@@ -288,6 +288,9 @@ class Result:
     def changelog(self) -> bool:
         """Whether its rows are changes: the old and the new value of each key."""
         return self.form == "stream" and self.upsert
+
+    def option(self, name: str, default: str = "") -> str:
+        return dict(self.options).get(name, default)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,12 @@ def test_a_row_with_a_null_among_several_columns_is_not_counted() -> None:
 def test_a_sum_of_bigint_is_kept_in_two_halves() -> None:
     text = lower_call(call("sum", "x"), ["bigint"])
     assert "shiftright(x, 32)" in text
-    assert text.endswith("AS BIGINT)")
+    assert "AS BIGINT)" in text
+
+
+def test_the_error_of_a_sum_names_it_and_its_group() -> None:
+    text = lower_call(call("sum", "x || 'it'"), ["decimal(38,2)"], "'k = ' || k")
+    assert r"raise_error(concat('overflow: ', concat('SUM(x || \'it\')', ' for ', 'k = ' || k)" in text
 
 
 @pytest.mark.parametrize("kind", ["int", "smallint", "double", "decimal(9,2)", ""])
