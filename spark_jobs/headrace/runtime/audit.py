@@ -42,12 +42,12 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """What a batch must be audited for: `late_ms` is the watermark that judged it (None: nothing was late)."""
+    """What a batch must be audited for: `watermark_ms` is the watermark that judged it (None: nothing was late)."""
 
     query: str
     generation: int
     batch: int
-    late_ms: int | None
+    watermark_ms: int | None
     unusable: bool  # whether bad records or missing event times were counted
 
 
@@ -61,8 +61,8 @@ def rejected_rows(
     parts = []
     if what.unusable:
         parts += [part for stream, rows in ranges for part in _unusable(stream, rows)]
-    if what.late_ms is not None:
-        parts += _late(result, ranges, lookup, what.late_ms)
+    if what.watermark_ms is not None:
+        parts += _late(result, ranges, lookup, what.watermark_ms)
     if not parts:
         return SCHEMA.empty_table()
     found = reduce(DataFrame.unionAll, parts).dropDuplicates(["stream", "partition", "offset"])
@@ -120,13 +120,13 @@ def _late(
     result: Result,
     ranges: Sequence[tuple[Stream, DataFrame]],
     lookup: Callable[[str], DataFrame],
-    late_ms: int,
+    watermark_ms: int,
 ) -> list[DataFrame]:
     marked = [with_identity(rows, stream) for stream, rows in ranges]
     found = []
     for window in late_windows(result.plan):
         inputs = Inputs(scan=lambda n, _: marked[n], lookup=lookup, carry=True)
-        identities = late_rows(window, inputs, late_ms).select(f"{IDENTITY}.*")
+        identities = late_rows(window, inputs, watermark_ms).select(f"{IDENTITY}.*")
         found.append(
             identities.select(
                 "stream", "partition", "offset", F.lit("late").alias("reason"), "event_time", "raw"
@@ -137,7 +137,7 @@ def _late(
 
 def _as_table(found: pa.Table, what: Rejection) -> pa.Table:
     count = found.num_rows
-    watermark = None if what.late_ms is None else what.late_ms * 1000
+    watermark = None if what.watermark_ms is None else what.watermark_ms * 1000
     columns = {
         "query": pa.repeat(what.query, count),
         "generation": pa.repeat(what.generation, count),

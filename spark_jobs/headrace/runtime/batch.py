@@ -174,7 +174,7 @@ def _audit(loop: Loop, batch: Planned, seen: list[observe.Seen], *, dropped: boo
         batch.watermark_ms if dropped else None,
         skipped or any(one.bad for one in seen),
     )
-    if what.late_ms is None and not what.unusable:
+    if what.watermark_ms is None and not what.unusable:
         return 0
     ranges = [(scan.stream, _reread(loop, batch, n)) for n, scan in enumerate(loop.scans)]
     found = audit.rejected_rows(loop.result, ranges, loop.lookup, what)

@@ -101,11 +101,6 @@ class CarriedState:
             deltawrite.replace_once(self.path, latest.toArrow(), Once(f"{self.app}:compact", number))
 
 
-def no_later_than(micros: Column, watermark_ms: int | None) -> Column:
-    """Whether a time (µs) is strictly behind the watermark, by at least a millisecond; false without one."""
-    return F.lit(False) if watermark_ms is None else micros <= F.lit((watermark_ms - 1) * 1000)
-
-
 @dataclass(frozen=True, slots=True)
 class Fresh:
     """A batch's rows without the late ones, and, once they were computed, how many those were."""

@@ -12,7 +12,7 @@ from headrace.runtime.changelog import Changelog
 from headrace.runtime.lower import Inputs, lower
 from headrace.runtime.rowswindow import RowsWindows
 from headrace.runtime.sessionchanges import SessionChanges
-from headrace.sql.nodes import Aggregate, Node, Project, Result, RowsWindow, Windowed, walk
+from headrace.sql.nodes import Aggregate, Node, Result, RowsWindow, Windowed, walk
 
 
 @dataclass(slots=True)
@@ -107,9 +107,7 @@ def _end_column(result: Result) -> str:
     """The result's column that holds its window's end; '' without a window."""
     if not any(isinstance(node, Aggregate) and node.windowed for node in walk(result.plan)):
         return ""
-    project = next((node for node in walk(result.plan) if isinstance(node, Project)), None)
-    columns = project.columns if project else ()
-    return next((column.name for column in columns if column.expression == "window_end"), "")
+    return next(iter(result.showing("window_end")), "")
 
 
 def _no_scan(_number: int, stream: str) -> DataFrame:

@@ -12,10 +12,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from headrace.runtime.carried import Turn, by_key, changes_of
-from headrace.runtime.lower import ADMITTED
-from headrace.sql.nodes import Result
+from headrace.runtime.lower import ADMITTED, ALL
+from headrace.sql.nodes import OP, Result
 
-OP, ROW = "_op", "__row"  # ROW numbers the changes of a batch
+ROW = "__row"  # numbers the changes of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Changelog:
 
     @property
     def keys(self) -> Sequence[str]:
-        return self.result.keys or ("__all",)
+        return self.result.keys or (ALL,)
 
     def turn(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> Turn:
         columns = [name for name in rows.columns if name != ADMITTED]
         admitted = F.col(ADMITTED) if ADMITTED in rows.columns else F.lit(True)
-        one = {} if self.result.keys else {"__all": F.lit(0)}
+        one = {} if self.result.keys else {ALL: F.lit(0)}
         fresh = rows.withColumns({**one, "__admitted_now": admitted, "__fresh": F.lit(True)}).drop(ADMITTED)
         stored = [*columns, *one]
         every = fresh

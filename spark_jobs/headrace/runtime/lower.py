@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from headrace.errors import Refused
 from headrace.event_time import windows
 from headrace.runtime.fields import analysed
-from headrace.runtime.watermark import SHIFT_US
+from headrace.runtime.watermark import SHIFT_US, strictly_behind
 from headrace.sql.aggregates import literal, lower_call
 from headrace.sql.nodes import (
     Aggregate,
@@ -41,6 +41,7 @@ from headrace.sql.nodes import (
 ADMITTED = "__admitted"  # whether HAVING lets the group's row stand, in upserted results
 START, END = "__start", "__end"  # of a window, shifted
 SESSION, SESSION_TIME = "__session", "__session_time"
+ALL = "__all"  # the key of a result that has none
 ONE_KEY = f"pmod(unix_micros({SESSION}.start), 1)"  # 0: Spark's sessions want a key, and drop a literal
 IDENTITY = "__identity"  # which record a row came from, in the audit's plans
 WATERMARKED = {"spark.watermarkDelayMs": 0}  # a group goes out when the watermark reaches this key
@@ -171,7 +172,7 @@ def _aggregate(node: Aggregate, inputs: Inputs) -> DataFrame:
     keys = [F.expr(key.expression).alias(key.name) for key in node.keys]
     sessions = SESSION in rows.columns
     if sessions:
-        keys += [] if keys else [F.expr(ONE_KEY).alias("__all")]
+        keys += [] if keys else [F.expr(ONE_KEY).alias(ALL)]
         keys += [F.col(SESSION)]
     elif node.windowed:
         keys += [F.col(START), F.col(END)]
@@ -205,7 +206,7 @@ def _with_window_columns(groups: DataFrame, borders: tuple[str, str]) -> DataFra
         F.expr(f"timestamp_micros(unix_micros({border}) - {SHIFT_US}L)").alias(name)
         for border, name in zip(borders, ("window_start", "window_end"), strict=True)
     )
-    return groups.select("*", start, end).drop(START, END, SESSION, "__all")
+    return groups.select("*", start, end).drop(START, END, SESSION, ALL)
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
@@ -220,18 +221,19 @@ def late_windows(plan: Node) -> tuple[Windowed | RowsWindow, ...]:
     return tuple(node for node in walk(plan) if isinstance(node, Windowed | RowsWindow))
 
 
-def late_rows(node: Windowed | RowsWindow, inputs: Inputs, late_ms: int) -> DataFrame:
-    """IDENTITY of the rows that were late (SEMANTICS 3.6 to 3.8): all their windows had `end <= late_ms`, a session
+def late_rows(node: Windowed | RowsWindow, inputs: Inputs, watermark_ms: int) -> DataFrame:
+    """IDENTITY of the rows that were late (SEMANTICS 3.6 to 3.8): all their windows had
+    ended at the watermark, a session
     of their own would have ended strictly before it, or they themselves were behind a ROWS window's output. `inputs.carry` is set.
     """
     rows = lower(node.input, inputs)
     if isinstance(node, RowsWindow):
-        return rows.where(F.expr(f"unix_micros(_event_time) <= ({late_ms}L - 1) * 1000L")).select(IDENTITY)
+        return rows.where(strictly_behind(F.unix_micros("_event_time"), watermark_ms)).select(IDENTITY)
     window = node.window
     if window.kind == "session":
         end = f"unix_micros({window.time or '_event_time'}) + {window.size.micros}L"
-        return rows.where(F.expr(f"{end} <= ({late_ms}L - 1) * 1000L")).select(IDENTITY)
+        return rows.where(strictly_behind(F.expr(end), watermark_ms)).select(IDENTITY)
     end = windows.last_end(
         window.kind, window.size, window.slide, window.offset, window.zone, window.time or "_event_time"
     )
-    return rows.where(F.expr(f"unix_micros({end}) <= {late_ms}L * 1000L")).select(IDENTITY)
+    return rows.where(F.expr(f"unix_micros({end}) <= {watermark_ms}L * 1000L")).select(IDENTITY)

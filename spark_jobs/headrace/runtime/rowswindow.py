@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from headrace.runtime.carried import Turn, by_key, changes_of, in_time, no_later_than
-from headrace.runtime.lower import types_of
+from headrace.runtime.carried import Turn, by_key, changes_of, in_time
+from headrace.runtime.lower import ALL, types_of
+from headrace.runtime.watermark import strictly_behind
 from headrace.sql.aggregates import over
-from headrace.sql.nodes import RowsWindow
+from headrace.sql.nodes import TIME_ORDER, RowsWindow
 
-ORDER = ("_event_time", "_partition", "_offset")
 OUT = "__out"  # whether the row came out before this batch
 
 
@@ -29,13 +29,13 @@ class RowsWindows:
 
     @property
     def keys(self) -> Sequence[str]:
-        return self.node.keys or ("__all",)
+        return self.node.keys or (ALL,)
 
     def turn(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> Turn:
         columns = rows.columns
-        behind = no_later_than(F.unix_micros("_event_time"), watermark_ms)
+        behind = strictly_behind(F.unix_micros("_event_time"), watermark_ms)
         taken = in_time(rows, behind, watermark_ms)
-        one = {} if self.node.keys else {"__all": F.lit(0)}
+        one = {} if self.node.keys else {ALL: F.lit(0)}
         fresh = taken.rows.withColumns({**one, OUT: F.lit(False), "__new": F.lit(True)})
         every = fresh if state is None else fresh.unionByName(state.withColumn("__new", F.lit(False)))
         held = self._judged(every.withColumn("__due", ~F.col(OUT) & behind)).localCheckpoint()
@@ -58,13 +58,13 @@ class RowsWindows:
                 over(
                     call,
                     types_of(rows, call),
-                    f"(PARTITION BY {keys} ORDER BY {', '.join(ORDER)} "
+                    f"(PARTITION BY {keys} ORDER BY {', '.join(TIME_ORDER)} "
                     f"ROWS BETWEEN {buffer - 1} PRECEDING AND CURRENT ROW)",
                 )
             )
             for call, buffer in self.node.calls
         }
-        order = Window.partitionBy(*self.keys).orderBy(*ORDER)
+        order = Window.partitionBy(*self.keys).orderBy(*TIME_ORDER)
         past = F.when(F.col(OUT) | F.col("__due"), 1)
         ranked = rows.withColumns({**calls, "__rank": F.count(past).over(order)})
         last = F.max("__rank").over(Window.partitionBy(*self.keys))

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headrace.runtime.carried import Turn, by_key, changes_of, in_time, no_later_than
-from headrace.runtime.lower import ADMITTED, types_of
+from headrace.runtime.carried import Turn, by_key, changes_of, in_time
+from headrace.runtime.lower import ADMITTED, ALL, types_of
+from headrace.runtime.watermark import strictly_behind
 from headrace.sql.aggregates import lower_call
-from headrace.sql.nodes import Aggregate, Call, Windowed
+from headrace.sql.nodes import TIME_ORDER, Aggregate, Call, Windowed
 
 TIME, START, END = "__time", "__start", "__end"  # microseconds since 1970
-SYSTEM = ("_event_time", "_partition", "_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class SessionChanges:
 
     @property
     def keys(self) -> Sequence[str]:
-        return [key.name for key in self.node.keys] or ["__all"]
+        return [key.name for key in self.node.keys] or [ALL]
 
     @property
     def gap(self) -> int:
@@ -43,7 +43,7 @@ class SessionChanges:
 
     def turn(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> Turn:
         pruned, calls = self._pruned(rows)
-        behind = no_later_than(F.col(TIME) + F.lit(self.gap), watermark_ms)
+        behind = strictly_behind(F.col(TIME) + F.lit(self.gap), watermark_ms)
         taken = in_time(pruned, behind, watermark_ms)
         unknown = F.lit(None).cast("bigint")
         fresh = taken.rows.withColumns({START: unknown, END: unknown})
@@ -62,9 +62,9 @@ class SessionChanges:
         """Keys, time and arguments of the calls, each a column of its own; and the calls over those."""
         names = {name.casefold() for name in rows.columns}
         chosen: list[Column] = [F.expr(key.expression).alias(key.name) for key in self.node.keys]
-        chosen += [] if self.node.keys else [F.lit(0).alias("__all")]
+        chosen += [] if self.node.keys else [F.lit(0).alias(ALL)]
         chosen.append(F.unix_micros(F.expr(self._windowed.window.time or "_event_time")).alias(TIME))
-        chosen += [F.col(name) for name in SYSTEM if name in rows.columns]
+        chosen += [F.col(name) for name in TIME_ORDER if name in rows.columns]
         calls = []
         for number, call in enumerate(self.node.calls):
             arguments = []
@@ -94,7 +94,7 @@ class SessionChanges:
                 "__touched": F.max(F.col(START).isNull()).over(session),
             }
         )
-        open_ = ~no_later_than(F.col("__new_end"), watermark_ms)
+        open_ = ~strictly_behind(F.col("__new_end"), watermark_ms)
         kept = bordered.withColumn("__keep", open_).drop("__opens", "__number")
         changed = F.col("__new") | ~F.col("__keep")
         return kept.withColumns(by_key(self.keys, F.col("__keep"), changed))
@@ -111,7 +111,7 @@ class SessionChanges:
         both = now.unionByName(gone, allowMissingColumns=True)
         return both.withColumns(
             {"window_start": F.timestamp_micros(START), "window_end": F.timestamp_micros(END)}
-        ).drop(START, END, "__all")
+        ).drop(START, END, ALL)
 
 
 def _asks(text: str, names: set[str]) -> bool:

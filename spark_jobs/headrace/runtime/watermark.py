@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -76,3 +76,8 @@ class SparkWatermark:
         for old in self._wakes.iterdir():
             old.unlink()
         (self._wakes / str(time.time_ns())).touch()
+
+
+def strictly_behind(micros: Column, watermark_ms: int | None) -> Column:
+    """Whether a time (µs) is behind the watermark by at least a millisecond; false without one."""
+    return F.lit(False) if watermark_ms is None else micros <= F.lit((watermark_ms - STRICT_MS) * 1000)

@@ -17,9 +17,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from headrace.sql.dialect import tokens
 from headrace.sql.functions import is_aggregate
-from headrace.sql.nodes import Call
+from headrace.sql.nodes import TIME_ORDER, Call
 
-ORDER = "struct(_event_time, _partition, _offset)"  # which of two rows is the earlier one
+ORDER = f"struct({', '.join(TIME_ORDER)})"
 _LIMB = 4_294_967_296  # 2^32: a BIGINT is high * 2^32 + low, and the sums of both halves can't overflow
 _DIGITS = 18  # a wide decimal, taken as a whole number, is high * 10^18 + low
 _WIDE = 28  # a decimal with more digits: its sum has no room for ten digits more

@@ -21,6 +21,8 @@ from headrace.errors import Place
 from headrace.event_time.interval import Interval
 
 SYSTEM_COLUMNS = ("_timestamp", "_offset", "_partition", "_event_time")
+TIME_ORDER = ("_event_time", "_partition", "_offset")  # by these, which of two rows is the earlier one
+OP = "_op"  # of a changelog's row: +I, -U, +U or -D
 HIDDEN = "__"  # a column whose name begins so is kept in results, and not shown
 
 
@@ -291,6 +293,11 @@ class Result:
 
     def option(self, name: str, default: str = "") -> str:
         return dict(self.options).get(name, default)
+
+    def showing(self, expression: str) -> tuple[str, ...]:
+        """The columns that are this expression and nothing more."""
+        columns = self.plan.columns if isinstance(self.plan, Project) else ()
+        return tuple(column.name for column in columns if column.expression == expression)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,9 @@ from sqlglot import exp
 from headrace.event_time.interval import Interval
 from headrace.sql.context import Planned
 from headrace.sql.joins import Joined
-from headrace.sql.nodes import (
-    Column,
-    Project,
-    Result,
-    Scan,
-    Stream,
-    Watermark,
-    Window,
-    Windowed,
-    walk,
-)
+from headrace.sql.nodes import OP, Column, Result, Scan, Stream, Watermark, Window, Windowed, walk
 from headrace.sql.scope import Faults, Produced, Relation
 from headrace.sql.source import Span
-
-OP = "_op"
 
 
 def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
@@ -54,13 +42,11 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
 
 def _produced(result: Result) -> Produced:
     window = next((node.window for node in walk(result.plan) if isinstance(node, Windowed)), None)
-    top = result.plan if isinstance(result.plan, Project) else None
-    columns = top.columns if top else ()
-
-    def named(border: str) -> frozenset[str]:
-        return frozenset(column.name.casefold() for column in columns if column.expression == border)
-
-    return Produced(window, named("window_start"), named("window_end"), result.changelog)
+    starts, ends = (
+        frozenset(name.casefold() for name in result.showing(border))
+        for border in ("window_start", "window_end")
+    )
+    return Produced(window, starts, ends, result.changelog)
 
 
 def refuse_changelog(joined: Joined, what: str, span: Span, faults: Faults) -> None:

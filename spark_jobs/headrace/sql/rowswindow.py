@@ -17,13 +17,12 @@ from headrace.sql.dialect import spark_sql
 from headrace.sql.expressions import column_node, resolve, span_of, whole_span
 from headrace.sql.group import Grouping
 from headrace.sql.joins import Joined
-from headrace.sql.nodes import Call, Named, Project, RowsWindow
+from headrace.sql.nodes import TIME_ORDER, Call, Named, Project, RowsWindow
 from headrace.sql.parse import quoted
 from headrace.sql.scope import UNKNOWN, Member, Relation, Scope
 from headrace.sql.select_list import Item
 
 MOST_ROWS = 100_000  # of a buffer
-ORDER = ("_event_time", "_partition", "_offset")
 
 
 def has_rows_window(node: exp.Expr) -> bool:
@@ -61,7 +60,7 @@ def plan_rows_windows(query: exp.Select, joined: Joined, items: list[Item], cont
     alias = joined.stream_alias if joined.scope.several else ""
     system = tuple(
         Named(name, spark_sql(column_node(name, alias)))
-        for name in ORDER
+        for name in TIME_ORDER
         if name not in {named.name for named in below.columns}
     )
     rows = Project(joined.node, (*below.columns, *system))
