@@ -320,7 +320,8 @@ def main() -> int:
         "--seconds", type=float, default=600, help="how long each run of --smoke may take (default: 600)"
     )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: who is started in the background ignores it
+        signal.signal(number, _interrupt)
     stack = Stack(options.home.resolve(), options.port, secrets.token_hex(64))
     adopt()
     try:

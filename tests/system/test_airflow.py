@@ -83,5 +83,8 @@ def test_a_signal_stops_all_of_it(sent: signal.Signals, tmp_path: Path) -> None:
                 break
         assert len(of_home(home)) > 4
         running.send_signal(sent)
-        assert running.wait(120) == 0
+        try:
+            assert running.wait(120) == 0
+        finally:
+            running.kill()
     assert of_home(home) == []
