@@ -22,10 +22,11 @@ from rich.console import Console
 from headrace.errors import ExitCode, Refused
 from headrace.rejections import read_rejected
 from headrace.runtime import deltawrite, kafkasource
-from headrace.runtime.fileindex import LOOSE, files_of
+from headrace.runtime.fileindex import LOOSE, read_index
 from headrace.runtime.filesource import first_record
 from headrace.runtime.lake import Lake
 from headrace.runtime.records import reader_options
+from headrace.runtime.sources import index_file
 from headrace.sql.nodes import Pipeline, Stream
 
 Place = tuple[str, str, str]  # stream, partition, offset: what tells a record apart
@@ -73,8 +74,9 @@ def replay(out: Console, pipeline: Pipeline, lake: Lake, text: str) -> ExitCode:
         else:
             fresh[place] = Repaired(place, raw)
     for stream, records in _by_stream(pipeline, fresh.values()):
-        _deliver(stream, records)
-        _note(lake, records)
+        for one in records:
+            _deliver(lake, stream, one)
+            _note(lake, one)
     told = [f"{len(fresh)} replayed", *(f"{count} {why}" for why, count in sorted(left.items()))]
     out.print(", ".join(told), highlight=False)
     return ExitCode.DONE
@@ -151,50 +153,50 @@ def _check(stream: Stream) -> None:
 
 
 # ---- delivery ----------------------------------------------------------------------------------
-def _deliver(stream: Stream, records: Sequence[Repaired]) -> None:
+def _deliver(lake: Lake, stream: Stream, record: Repaired) -> None:
+    partition = record.place[1]
     if stream.connector == "kafka":
-        kafkasource.send(stream, [(int(one.place[1]), one.raw.encode()) for one in records])
+        kafkasource.send(stream, int(partition), record.raw.encode())
         return
-    parts: dict[str, list[str]] = {}
-    for one in records:
-        parts.setdefault(one.place[1], []).append(one.raw)
-    for partition, lines in parts.items():
-        _write_file(stream, partition, lines)
-
-
-def _write_file(stream: Stream, partition: str, lines: Sequence[str]) -> None:
-    """A new input file, named after what is in it: the same records again are the same file."""
-    form = stream.option("format")
-    text = "".join(f"{line}\n" for line in (*_header(stream), *lines))
     folder = Path(stream.option("path"))
     inside = folder / f"partition={partition}"
     if partition != LOOSE or inside.is_dir():
         folder = inside
-    target = folder / f"replayed-{hashlib.sha256(text.encode()).hexdigest()[:16]}.{form}"
+    name = hashlib.sha256(repr(record.place).encode()).hexdigest()[:16]
+    target = folder / f"replayed-{name}.{stream.option('format')}"  # one name for each record: never twice
     if not target.exists():
         part = target.with_name(f"_{target.name}")
-        part.write_text(text, encoding="utf-8")
+        lines = (*_header(lake, stream, record), record.raw)
+        part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         part.replace(target)
 
 
-def _header(stream: Stream) -> tuple[str, ...]:
-    """The header line of the stream's own files, where they have one."""
+def _header(lake: Lake, stream: Stream, record: Repaired) -> tuple[str, ...]:
+    """The header of the file that the record came from: files may have their columns in other orders."""
     if stream.option("format") != "csv" or stream.option("csv.header", "false").lower() != "true":
         return ()
-    comment = reader_options(stream).get("comment", "")
-    lines = (first_record(path, comment) for _, path, _ in files_of(stream.option("path")))
-    line = next((line for line in lines if line is not None), None)
+    entries = read_index(index_file(lake, stream)).get(record.place[1], [])
+    number = int(record.place[2].partition(":")[0])
+    path = next((entry.path for entry in entries if entry.number == number), "")
+    line = (
+        first_record(path, reader_options(stream).get("comment", ""))
+        if path and Path(path).exists()
+        else None
+    )
     if line is None:
-        raise Refused(f"stream {stream.name}: no file is left to take the header from", place=stream.place)
+        raise Refused(
+            f"stream {stream.name}: the file of record {record.place[2]} is gone, and its header with it",
+            hint="write the record into a new file of the stream's folder",
+            place=stream.place,
+        )
     return (line,)
 
 
-def _note(lake: Lake, records: Sequence[Repaired]) -> None:
-    now = datetime.now(UTC)
-    rows = [dict(zip(SCHEMA.names, (*one.place, one.raw, now), strict=True)) for one in records]
+def _note(lake: Lake, record: Repaired) -> None:
     path = _table(lake)
     deltawrite.ensure(path, SCHEMA, "rejected records that were repaired and delivered again")
-    write_deltalake(DeltaTable(path), pa.Table.from_pylist(rows, SCHEMA), mode="append")
+    row = dict(zip(SCHEMA.names, (*record.place, record.raw, datetime.now(UTC)), strict=True))
+    write_deltalake(DeltaTable(path), pa.Table.from_pylist([row], SCHEMA), mode="append")
 
 
 def _table(lake: Lake) -> str:

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import Refused
 from headrace.runtime import audit, batchlog, execution, observe, sources
-from headrace.runtime.batchlog import BatchRow
+from headrace.runtime.batchlog import FLUSHED_MS, BatchRow
 from headrace.runtime.chain import Chain
 from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
 from headrace.runtime.lake import Lake
@@ -101,7 +101,7 @@ def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -
     metrics = execution.observed(query)
     dropped = execution.dropped_rows(query, loop.stateful) + passed.late
     seen = [observe.seen(metrics.get(scan.name, {}), scan.partitions) for scan in loop.scans]
-    _refuse(loop, seen)
+    _refuse(loop, batch, seen)
     late = _audit(loop, batch, seen, dropped=dropped > 0)
     _advance(loop, batch, seen)
     counts = {
@@ -141,7 +141,8 @@ def input_range(loop: Loop, number: int) -> str:
     )
 
 
-def _refuse(loop: Loop, seen: list[observe.Seen]) -> None:
+def _refuse(loop: Loop, batch: Planned, seen: list[observe.Seen]) -> None:
+    ended = loop.checkpoint.ended or batch.watermark_ms == FLUSHED_MS
     for scan, one in zip(loop.scans, seen, strict=True):
         name = scan.stream.name
         if one.missing and scan.stream.option("event-time.on-missing") == "error":
@@ -154,7 +155,7 @@ def _refuse(loop: Loop, seen: list[observe.Seen]) -> None:
                 f"stream {name}: {one.bad} bad records",
                 hint="'on-bad-record' = 'reject' sends them to the rejected table",
             )
-        if one.rows and loop.checkpoint.ended:
+        if one.rows and ended:
             raise Refused(
                 f"{loop.result.name} was flushed: its windows are closed, and {one.rows} new rows came after that",
                 hint="start it in another lake to read everything again",
@@ -183,10 +184,12 @@ def _audit(loop: Loop, batch: Planned, seen: list[observe.Seen], *, dropped: boo
 
 
 def _advance(loop: Loop, batch: Planned, seen: list[observe.Seen]) -> None:
-    """Move the marks by what was observed, or where that does not tell all, by the input read again."""
+    """Move the marks by what was observed, or where that does not tell all, by the input read again.
+
+    Only then is the input no longer unread: a partition that delivered it must not be found idle before.
+    """
     arrived: list[tuple[Stream, Mapping[str, int | None]]] = []
     for n, (scan, one) in enumerate(zip(loop.scans, seen, strict=True)):
-        scan.consumed = loop.offset(batch.plan, n) or scan.consumed
         if scan.stream.watermark is None or not one.rows:
             continue
         if one.exact:
@@ -195,6 +198,8 @@ def _advance(loop: Loop, batch: Planned, seen: list[observe.Seen]) -> None:
             rows = _reread(loop, batch, n)
             arrived.append((scan.stream, observe.maxima_of(rows, scan.stream, batch.plan.at_ms)))
     loop.tracking.advance(arrived)
+    for n, scan in enumerate(loop.scans):
+        scan.consumed = loop.offset(batch.plan, n) or scan.consumed
 
 
 def _reread(loop: Loop, batch: Planned, n: int) -> DataFrame:

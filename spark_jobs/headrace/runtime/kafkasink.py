@@ -42,10 +42,10 @@ class KafkaSink:
 
     def _records(self, rows: DataFrame, batch: int) -> DataFrame:
         shown = [name for name in rows.columns if not name.startswith(HIDDEN)]
-        order = F.col(ROW) if ROW in rows.columns else F.col("value")
+        order = [F.col(ROW)] if ROW in rows.columns else [F.col("value"), F.col("key")]
         key = _json(list(self.result.keys)) if self.result.keys else F.lit(None).cast("string")
         numbered = rows.withColumns({"value": _json(shown), "key": key}).withColumn(
-            "number", F.row_number().over(Window.orderBy(order))
+            "number", F.row_number().over(Window.orderBy(*order))
         )
         told = (F.lit(self.result.name), F.lit(batch), F.col("number"))
         headers = [

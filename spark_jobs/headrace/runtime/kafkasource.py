@@ -114,22 +114,19 @@ def partitions(of: Stream | Result) -> list[str]:
     return [str(partition) for partition in sorted(topics[topic].partitions)]
 
 
-def send(stream: Stream, records: list[tuple[int, bytes]]) -> None:
-    """Records as (partition, value) into the stream's topic; they are in the broker when it returns."""
-    failed: list[str] = []
+def send(stream: Stream, partition: int, value: bytes) -> None:
+    """A record into the stream's topic; it is in the broker when this returns. Raises HeadraceError else."""
+    failed: list[str] = ["the broker did not answer"]
     producer = Producer({**_settings(stream), "message.timeout.ms": int(ASK_S * 1000)})
-    for partition, value in records:
-        producer.produce(
-            stream.option("topic"),
-            value=value,
-            partition=partition,
-            on_delivery=lambda error, _: failed.append(str(error)) if error else None,
-        )
+    producer.produce(
+        stream.option("topic"),
+        value=value,
+        partition=partition,
+        on_delivery=lambda error, _: failed.append(str(error)) if error else failed.clear(),
+    )
     producer.flush(ASK_S * 2)
     if failed:
-        raise HeadraceError(
-            f"stream {stream.name}: {len(failed)} of {len(records)} records did not reach the topic: {failed[0]}"
-        )
+        raise HeadraceError(f"stream {stream.name}: a record did not reach the topic: {failed[-1]}")
 
 
 def unread(stream: Stream, consumed: Offset) -> set[str]:

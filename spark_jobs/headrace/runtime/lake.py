@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headrace.errors import Refused
 from headrace.sql.nodes import Pipeline
 
 
@@ -39,6 +40,16 @@ class Lake:
 
     def checkpoint(self, query: str) -> str:
         return f"{self.root}/_headrace/checkpoints/{query}"
+
+
+def check_path(lake: Lake) -> None:
+    """Refuse a lake whose path Spark's sources would take for a pattern."""
+    found = sorted(set(lake.root) & set("*?[]{}\\"))
+    if found:
+        raise Refused(
+            f"the lake {lake.root} has {' '.join(found)} in its path, which Spark reads as a pattern",
+            hint="choose a folder without * ? [ ] { } and \\ in its path",
+        )
 
 
 def bound(pipeline: Pipeline, lake: Lake) -> Pipeline:

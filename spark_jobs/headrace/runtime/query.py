@@ -16,7 +16,7 @@ from headrace.runtime import batchlog, execution, fileindex, sources
 from headrace.runtime.batch import Setting
 from headrace.runtime.fileindex import Entry
 from headrace.runtime.handon import HandOn
-from headrace.runtime.lake import Lake, bound
+from headrace.runtime.lake import Lake, bound, check_path
 from headrace.runtime.progress import Progress
 from headrace.runtime.running import RunningQuery
 from headrace.sql.catalog import duration_ms
@@ -44,6 +44,7 @@ class LivePipeline:
         on_progress: Callable[[Progress], None] | None = None,
         partitions: int | None = None,
     ) -> None:
+        check_path(lake)
         self.pipeline = pipeline = bound(pipeline, lake)
         self.lake = lake
         self.clock = clock
@@ -105,12 +106,23 @@ class LivePipeline:
         query.settle()
 
     def flush(self) -> None:
-        """The end of the input: settle, close every window by a last watermark, and mark the pipeline as ended."""
+        """The end of the input: settle, close every window by a last watermark, and mark the pipeline as ended.
+
+        A pipeline that was stopped meanwhile has not ended: the next start goes on.
+        """
         self.settle()
         for query, reader in zip(self.queries, self._readers, strict=True):
             self._settle(query, reader)
+            if query.query is None:
+                return
             query.tracking.end()
             query.settle()
+        for query in self.queries:
+            query.check()
+        if any(query.query is None for query in self.queries):
+            return
+        for query in self.queries:
+            query.check_flushed()
         for query in self.queries:
             query.checkpoint.end()
 

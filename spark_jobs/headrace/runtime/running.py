@@ -159,13 +159,13 @@ class RunningQuery:
         return tables.load_declared(session, self.setting.lake, table) if newest is None else newest
 
     def _restore(self, loop: Loop) -> None:
-        """The marks as the newest batch left them; the offsets that were planned last."""
+        """The marks as the newest batch left them; the input of the newest commit: a planned batch is unread."""
         log = batchlog.read(self.setting.lake, self.result.name)
         saved = log.column("marks")[-1].as_py() if log.num_rows else ""
         loop.watermark_ms = log.column("watermark_ms")[-1].as_py() if log.num_rows else None
         if loop.watermark is not None:
             loop.watermark.asked_ms = loop.watermark_ms
-        number = self.checkpoint.planned()
+        number = self.checkpoint.committed()
         plan = None if number is None else self.checkpoint.offsets(number)
         for n, scan in enumerate(loop.scans):
             scan.consumed = loop.offset(plan, n) or {}
@@ -236,14 +236,20 @@ class RunningQuery:
             if error is not None:
                 raise fault_of(error, self.result, None, "")
 
+    def check_flushed(self) -> None:
+        """Raise where the last watermark did not come through."""
+        if self.waits and self.closed_ms() != batchlog.FLUSHED_MS:
+            raise HeadraceError(f"{self.result.name}: the end of the input did not close its windows")
+
     def settle(self) -> None:
         """Wait until all input that is there was taken, and every watermark that it moved."""
-        if self.query is None:
+        query = self.query  # which another thread may stop meanwhile
+        if query is None:
             return
         try:
-            self.query.processAllAvailable()
+            query.processAllAvailable()
             while self.wake():
-                self.query.processAllAvailable()
+                query.processAllAvailable()
         except PySparkException as error:
             raise self.failure or fault_of(error, self.result, None, "") from error
 

@@ -52,7 +52,7 @@ class SparkWatermark:
         if tracker.currentWatermark() < shifted:
             tracker.setWatermark(shifted)
             with self._lock:
-                self.asked_ms = watermark_ms
+                self.asked_ms = max(watermark_ms, self.asked_ms or watermark_ms)
                 if self._asleep:
                     self._wake()
 
