@@ -63,10 +63,11 @@ class Laps:
         now = Moment.now()
         begin = self.begin or now
         print(json.dumps([now.wall - begin.wall, now.cpu - begin.cpu]), flush=True)
-        if not sys.stdin.readline():  # the end of the turns
-            self.begin, self.end = begin, now
+        if sys.stdin.readline():
+            self.begin = Moment.now()
+        else:  # the end of the turns
+            self.end = now
             self.done.set()
-        self.begin = Moment.now()
 
     def figure(self, engine: str, query: str) -> Figure:
         assert self.begin is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -22,13 +22,7 @@ class Figure:
 
     def told(self) -> dict[str, object]:
         """The figure as its fields."""
-        return {
-            "engine": self.engine,
-            "query": self.query,
-            "rows": self.rows,
-            "seconds": self.seconds,
-            "cpu_seconds": self.cpu_seconds,
-        }
+        return asdict(self)
 
     @property
     def rows_per_second(self) -> float:

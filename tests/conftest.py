@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-SHARED_OUT = (
-    "test_cases.py"  # one by one; of any other file all tests run in one process, which keeps its fixtures
-)
+# One by one; of any other file all tests run in one process, which keeps its fixtures.
+SHARED_OUT = "test_cases.py"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,10 +22,10 @@ from rich.console import Console
 from headrace.errors import ExitCode, Refused
 from headrace.rejections import read_rejected
 from headrace.runtime import deltawrite, kafkasource
-from headrace.runtime.fileindex import LOOSE, read_index
+from headrace.runtime.fileindex import LOOSE, check_there, read_index
 from headrace.runtime.filesource import first_record
 from headrace.runtime.lake import Lake
-from headrace.runtime.records import reader_options
+from headrace.runtime.records import reader_options, under_header
 from headrace.runtime.sources import index_file
 from headrace.sql.nodes import Pipeline, Stream
 
@@ -56,8 +56,8 @@ def replay(out: Console, pipeline: Pipeline, lake: Lake, text: str) -> ExitCode:
     done = _replayed(lake)
     left: dict[str, int] = {}
     fresh: dict[Place, Repaired] = {}
-    for record in given:
-        place, raw = _placed(record), record["raw"]
+    for row in given:
+        place, raw = _placed(row), row["raw"]
         if place not in known:
             raise Refused(
                 f"no record {place[2]} of partition {place[1]} of stream {place[0]} was rejected in {lake.root}",
@@ -73,10 +73,12 @@ def replay(out: Console, pipeline: Pipeline, lake: Lake, text: str) -> ExitCode:
             left[why] = left.get(why, 0) + 1
         else:
             fresh[place] = Repaired(place, raw)
-    for stream, records in _by_stream(pipeline, fresh.values()):
-        for one in records:
-            _deliver(lake, stream, one)
-            _note(lake, one)
+    streams = {place[0]: _taking(pipeline, place[0]) for place in fresh}
+    if fresh:
+        deltawrite.ensure(_table(lake), SCHEMA, "rejected records that were repaired and delivered again")
+    for record in fresh.values():
+        _deliver(lake, streams[record.place[0]], record)
+        _note(lake, record)
     told = [f"{len(fresh)} replayed", *(f"{count} {why}" for why, count in sorted(left.items()))]
     out.print(", ".join(told), highlight=False)
     return ExitCode.DONE
@@ -90,7 +92,8 @@ def _parsed(text: str) -> list[dict[str, Any]]:
             f"the file is no JSON: {error}", hint="`headrace rejected --json` prints what is meant"
         ) from error
     wanted = {"stream", "partition", "offset", "raw"}
-    for record in records if isinstance(records, list) else [records]:
+    records = records if isinstance(records, list) else [records]
+    for record in records:
         if (
             not isinstance(record, dict)
             or not wanted <= record.keys()
@@ -100,7 +103,7 @@ def _parsed(text: str) -> list[dict[str, Any]]:
                 f"{json.dumps(record)[:80]} is no rejected record",
                 hint=f"a list of objects with {', '.join(sorted(wanted))} is meant, as `headrace rejected --json` prints",
             )
-    return records if isinstance(records, list) else [records]
+    return list(records)
 
 
 def _placed(record: Mapping[str, Any]) -> Place:
@@ -129,27 +132,18 @@ def _left_out(rejected: Mapping[str, Any], place: Place, raw: str | None, done: 
     return ""
 
 
-def _by_stream(pipeline: Pipeline, records: Iterable[Repaired]) -> list[tuple[Stream, Sequence[Repaired]]]:
-    found: dict[str, list[Repaired]] = {}
-    for record in records:
-        found.setdefault(record.place[0], []).append(record)
-    streams = {stream.name: stream for stream in pipeline.streams}
-    for name in found:
-        if name not in streams:
-            raise Refused(f"the pipeline has no stream {name} any more")
-        _check(streams[name])
-    return [(streams[name], several) for name, several in found.items()]
-
-
-def _check(stream: Stream) -> None:
-    """Refuse a stream that takes no records back."""
-    texts = stream.connector == "files" and stream.option("format") in ("json", "csv")
-    if not texts and not (stream.connector == "kafka" and stream.option("format") in ("json", "csv")):
+def _taking(pipeline: Pipeline, name: str) -> Stream:
+    """The stream of that name; refused where it is gone, or takes no records back."""
+    stream = next((one for one in pipeline.streams if one.name == name), None)
+    if stream is None:
+        raise Refused(f"the pipeline has no stream {name} any more")
+    if stream.connector not in ("files", "kafka") or stream.option("format") not in ("json", "csv"):
         raise Refused(
-            f"stream {stream.name} takes no text records back",
+            f"stream {name} takes no text records back",
             hint="files and Kafka topics in JSON or CSV do; write to its source yourself",
             place=stream.place,
         )
+    return stream
 
 
 # ---- delivery ----------------------------------------------------------------------------------
@@ -173,16 +167,16 @@ def _deliver(lake: Lake, stream: Stream, record: Repaired) -> None:
 
 def _header(lake: Lake, stream: Stream, record: Repaired) -> tuple[str, ...]:
     """The header of the file that the record came from: files may have their columns in other orders."""
-    if stream.option("format") != "csv" or stream.option("csv.header", "false").lower() != "true":
+    if not under_header(stream):
         return ()
     entries = read_index(index_file(lake, stream)).get(record.place[1], [])
     number = int(record.place[2].partition(":")[0])
-    path = next((entry.path for entry in entries if entry.number == number), "")
-    line = (
-        first_record(path, reader_options(stream).get("comment", ""))
-        if path and Path(path).exists()
-        else None
-    )
+    try:
+        entry = entries[number]
+        check_there(entry)
+        line = first_record(entry.path, reader_options(stream).get("comment", ""))
+    except (IndexError, FileNotFoundError):
+        line = None
     if line is None:
         raise Refused(
             f"stream {stream.name}: the file of record {record.place[2]} is gone, and its header with it",
@@ -193,10 +187,8 @@ def _header(lake: Lake, stream: Stream, record: Repaired) -> tuple[str, ...]:
 
 
 def _note(lake: Lake, record: Repaired) -> None:
-    path = _table(lake)
-    deltawrite.ensure(path, SCHEMA, "rejected records that were repaired and delivered again")
     row = dict(zip(SCHEMA.names, (*record.place, record.raw, datetime.now(UTC)), strict=True))
-    write_deltalake(DeltaTable(path), pa.Table.from_pylist([row], SCHEMA), mode="append")
+    write_deltalake(DeltaTable(_table(lake)), pa.Table.from_pylist([row], SCHEMA), mode="append")
 
 
 def _table(lake: Lake) -> str:

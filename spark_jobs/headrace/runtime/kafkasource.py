@@ -117,7 +117,7 @@ def partitions(of: Stream | Result) -> list[str]:
 def send(stream: Stream, partition: int, value: bytes) -> None:
     """A record into the stream's topic; it is in the broker when this returns. Raises HeadraceError else."""
     failed: list[str] = ["the broker did not answer"]
-    producer = Producer({**_settings(stream), "message.timeout.ms": int(ASK_S * 1000)})
+    producer = _producer(tuple(sorted(_settings(stream).items())))
     producer.produce(
         stream.option("topic"),
         value=value,
@@ -198,6 +198,12 @@ def _settings(of: Stream | Result) -> dict[str, Any]:
 def _client(settings: tuple[tuple[str, Any], ...]) -> AdminClient:
     """One connection a broker for the whole process."""
     return AdminClient(dict(settings))
+
+
+@cache
+def _producer(settings: tuple[tuple[str, Any], ...]) -> Producer:
+    """One connection a broker for the whole process."""
+    return Producer({**dict(settings), "message.timeout.ms": int(ASK_S * 1000)})
 
 
 def _told(error: KafkaException) -> str:

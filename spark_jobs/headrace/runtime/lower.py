@@ -222,9 +222,9 @@ def late_windows(plan: Node) -> tuple[Windowed | RowsWindow, ...]:
 
 
 def late_rows(node: Windowed | RowsWindow, inputs: Inputs, watermark_ms: int) -> DataFrame:
-    """IDENTITY of the rows that were late (SEMANTICS 3.6 to 3.8): all their windows had
-    ended at the watermark, a session
-    of their own would have ended strictly before it, or they themselves were behind a ROWS window's output. `inputs.carry` is set.
+    """IDENTITY of the rows that were late (SEMANTICS 3.6 to 3.8): all their windows had ended at the watermark,
+    a session of their own would have ended strictly before it, or they themselves were behind a ROWS window's
+    output. `inputs.carry` is set.
     """
     rows = lower(node.input, inputs)
     if isinstance(node, RowsWindow):

@@ -113,15 +113,14 @@ class LivePipeline:
         self.settle()
         for query, reader in zip(self.queries, self._readers, strict=True):
             self._settle(query, reader)
-            if query.query is None:
+            if query.stopped:
                 return
             query.tracking.end()
             query.settle()
         for query in self.queries:
             query.check()
-        if any(query.query is None for query in self.queries):
-            return
-        for query in self.queries:
+            if query.stopped:
+                return
             query.check_flushed()
         for query in self.queries:
             query.checkpoint.end()

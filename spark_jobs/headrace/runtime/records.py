@@ -62,6 +62,11 @@ def check_options(stream: Stream) -> None:
             )
 
 
+def under_header(stream: Stream) -> bool:
+    """Whether the stream's files are CSV whose first line names the columns."""
+    return stream.option("format", "json") == "csv" and stream.option("csv.header", "false").lower() == "true"
+
+
 def reader_options(stream: Stream) -> dict[str, str]:
     """The stream's options `csv.*` or `json.*` that go to Spark's parser as they are."""
     prefix = f"{stream.option('format', 'json')}."

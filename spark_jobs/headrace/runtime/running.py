@@ -88,14 +88,16 @@ class RunningQuery:
             frame.createOrReplaceTempView(name)
         chain = chain_of(self.result, frames.__getitem__, self.checkpoint.carried, GENERATION)
         strict = closes_strictly(native_part(self.result))
-        watermark = SparkWatermark(self.checkpoint.wakes, strict=strict, asleep=chain.own_watermark)
+        wakes = self.checkpoint.wakes
         return Loop(
             setting=self.setting,
             result=self.result,
             checkpoint=self.checkpoint,
             sink=sink_of(self.result, lake, GENERATION),
             tracking=self.tracking,
-            watermark=watermark if self.waits else None,
+            watermark=SparkWatermark(wakes, strict=strict, asleep=chain.own_watermark)
+            if self.waits
+            else None,
             chain=chain,
             tables=versions,
             lookup=frames.__getitem__,
@@ -190,6 +192,11 @@ class RunningQuery:
             raise
 
     # ---- the driver's turns ----
+    @property
+    def stopped(self) -> bool:
+        """Whether it is not running, or is being stopped just now."""
+        return self._stopping or self.query is None
+
     def find_idle(self) -> None:
         """Mark the partitions that were silent too long; those with unread input are not."""
         self.tracking.find_idle(self._unread())

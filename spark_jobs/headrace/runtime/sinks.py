@@ -51,7 +51,10 @@ def sink_of(result: Result, lake: Lake, generation: int) -> ResultSink:
 
 @dataclass(slots=True)
 class Sink:
-    """The sink of one result in Delta, or nowhere. `expected` is how many rows the last batch brought (None: not known yet)."""
+    """The sink of one result in Delta, or nowhere.
+
+    `expected` is how many rows the last batch brought (None: not known yet).
+    """
 
     result: Result
     path: str

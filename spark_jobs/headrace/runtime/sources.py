@@ -30,7 +30,7 @@ from headrace.runtime.filesource import (
     first_record,
 )
 from headrace.runtime.lake import Lake
-from headrace.runtime.records import check_options, reader_options, rows_of
+from headrace.runtime.records import check_options, reader_options, rows_of, under_header
 from headrace.sql.nodes import Stream
 
 Offset = dict[str, Any]
@@ -253,8 +253,8 @@ def _header(stream: Stream) -> tuple[str, ...]:
     Parquet has its names inside, and is checked alike.
     """
     form = stream.option("format", "json")
-    under_header = form == "csv" and stream.option("csv.header", "false").lower() == "true"
-    if stream.connector != "files" or not (under_header or form == "parquet"):
+    headed = under_header(stream)
+    if stream.connector != "files" or not (headed or form == "parquet"):
         return ()
     passed = reader_options(stream)
     declared = tuple(column.name for column in stream.physical)
@@ -270,7 +270,7 @@ def _header(stream: Stream) -> tuple[str, ...]:
             names = csvlayout.names_of(line, csvlayout.dialect_of(passed))
             _complete(stream, path, names)
             return tuple(names)
-    return declared if under_header else ()
+    return declared if headed else ()
 
 
 def _complete(stream: Stream, path: str, names: list[str] | tuple[str, ...]) -> None:

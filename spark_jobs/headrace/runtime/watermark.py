@@ -52,7 +52,7 @@ class SparkWatermark:
         if tracker.currentWatermark() < shifted:
             tracker.setWatermark(shifted)
             with self._lock:
-                self.asked_ms = max(watermark_ms, self.asked_ms or watermark_ms)
+                self._ask(watermark_ms)
                 if self._asleep:
                     self._wake()
 
@@ -62,15 +62,21 @@ class SparkWatermark:
         Spark's own can't be set here: it has worked out already what its next batch would have.
         """
         with self._lock:
-            news = self.asked_ms is None or self.asked_ms < watermark_ms
+            news = self._ask(watermark_ms)
             if news:
-                self.asked_ms = watermark_ms
                 self._wake()
         return news
 
     def read(self, logged_ms: int) -> int | None:
         """A watermark of Spark's logs; None while there is none."""
         return None if logged_ms == 0 else logged_ms - self._shift_ms
+
+    def _ask(self, watermark_ms: int) -> bool:
+        """Raise what was asked for; gives whether it rose."""
+        news = self.asked_ms is None or self.asked_ms < watermark_ms
+        if news:
+            self.asked_ms = watermark_ms
+        return news
 
     def _wake(self) -> None:
         for old in self._wakes.iterdir():

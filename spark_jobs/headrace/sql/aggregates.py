@@ -178,8 +178,9 @@ def _sum(call: Call, types: Sequence[str], group: str = "") -> str:
     else:
         high, low = (f"sum({half})" for half in halves)
         some = f"{high} IS NOT NULL"
-    total = f"TRY_CAST(CAST({high} AS DECIMAL(38, 0)) * {_LIMB} + {low} AS BIGINT)"
-    if scale is not None:
+    if scale is None:
+        total = f"TRY_CAST(CAST({high} AS DECIMAL(38, 0)) * {_LIMB} + {low} AS BIGINT)"
+    else:
         total = _whole(high, low, scale)
     named = literal(f"SUM({call.arguments[0]})")
     what = f"concat({named}, ' for ', {group})" if group else named
