@@ -27,7 +27,6 @@ from expectations.inputs import Reader, accepted, lost_records, rejected_as_late
 from expectations.known import hidden_keys
 from expectations.relations import Names
 from expectations.rewrite import Plain, plain
-from expectations.statement import view_texts
 from expectations.words import read
 from headrace.errors import HeadraceError, Unknown
 from headrace.runtime.lake import Lake
@@ -76,7 +75,7 @@ def plain_text(pipeline: Pipeline, result: Result, history: History) -> Plain:
     names = Names(
         streams=frozenset(stream.name.lower() for stream in pipeline.streams),
         tables=frozenset(table.name.lower() for table in pipeline.tables),
-        views=view_texts(pipeline.text),
+        views=dict(pipeline.views),
         zone=pipeline.setting("time.zone", "UTC"),
         several_versions=len(history.versions) > 1,
     )
@@ -128,9 +127,7 @@ def _streams(reader: Reader, history: History) -> list[Stream]:
 
 def _register_tables(reader: Reader, result: Result, history: History) -> None:
     written = {
-        word.name
-        for text in (result.query, *view_texts(reader.pipeline.text).values())
-        for word in read(text)
+        word.name for text in (result.query, *dict(reader.pipeline.views).values()) for word in read(text)
     }
     for table in reader.pipeline.tables:
         if table.name.lower() in written:

@@ -103,9 +103,9 @@ def _wanted(pipeline: Pipeline, names: tuple[str, ...]) -> list[Result]:
     for name in names:
         if name not in known:
             raise Refused(f"pipeline {pipeline.name} has no result {name}", hint=f"it has {', '.join(known)}")
-        if known[name].connector != "delta":
+        if not pipeline.in_delta(known[name]):
             raise Refused(f"the result {name} is in no Delta table", hint="the gate compares tables")
-    wanted = [known[name] for name in names] or [one for one in known.values() if one.connector == "delta"]
+    wanted = [known[name] for name in names] or [one for one in known.values() if pipeline.in_delta(one)]
     if not wanted:
         raise Refused(
             f"no result of pipeline {pipeline.name} is in a Delta table", hint="the gate compares tables"

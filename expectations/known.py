@@ -9,21 +9,33 @@ from collections.abc import Mapping, Sequence
 
 from expectations.compare import Columns
 from expectations.suites import Facts
-from headrace.sql.nodes import Aggregate, JoinTable, Pipeline, Project, Result, Scan, walk
+from headrace.sql.nodes import Aggregate, JoinTable, Pipeline, Project, Result, Scan, reads_stream, walk
 
 COUNTING = ("count", "count_if", "count_distinct", "approx_count_distinct")
 BAGS = ("collect_list", "collect_set", "array_agg")
 
 
 def named_columns(result: Result) -> Mapping[str, str]:
-    """The result's columns, hidden ones too, and the expression of each, a plain name without its quotes."""
-    project = next((node for node in walk(result.plan) if isinstance(node, Project)), None)
-    return {named.name: named.expression.strip("`") for named in project.columns} if project else {}
+    """The result's columns, hidden ones too, and the expression of each, a plain name without its quotes.
+
+    Over groups it is what the grouping calls it, however many queries rename it on the way.
+    """
+    found: dict[str, str] = {}
+    for node in walk(result.plan):
+        if isinstance(node, Project):
+            below = {named.name: named.expression.strip("`") for named in node.columns}
+            found = {name: below.get(source, source) for name, source in found.items()} if found else below
+            if aggregate_of(result) is None:
+                break
+        elif isinstance(node, Aggregate):
+            break
+    return found
 
 
 def aggregate_of(result: Result) -> Aggregate | None:
     """The outermost grouping of the result."""
-    return next((node for node in walk(result.plan) if isinstance(node, Aggregate)), None)
+    groups = (node for node in walk(result.plan) if isinstance(node, Aggregate) and reads_stream(node))
+    return next(groups, None)
 
 
 def hidden_keys(result: Result) -> dict[str, int]:

@@ -287,17 +287,46 @@ def _outermost(whole: Text, tree: Query, groups: tuple[int, ...]) -> tuple[Windo
             raise ValueError("hidden group keys of a query in parts")
         return None, ()
     windows = _windows_of(whole, select)
-    keys = _group_keys(whole, select) if groups else []
+    *above, grouping = _down_to_groups(whole, tree, {}) if groups else [select]
+    keys = _group_keys(whole, grouping) if groups else []
     added = [f"({keys[index]}) AS __group{index}" for index in groups]
+    names = [f"__group{index}" for index in groups]
+    for block in above:
+        _append(whole, block, names, shown_by_star=True)
     if windows is not None and windows.kind == "session":
         added += ["session_window.start AS __window_start", "session_window.end AS __window_end"]
     elif windows is not None:
         added += ["window_start AS __window_start", "window_end AS __window_end"]
     if _rows_windows(whole, select.items):
         added.append("__time AS __row_time")
+    _append(whole, grouping, added)
+    return windows, tuple(names)
+
+
+def _append(whole: Text, select: Select, added: list[str], *, shown_by_star: bool = False) -> None:
+    """Columns behind those of SELECT, where a * does not show them already."""
+    words = whole.words
+    for _, stop in split(words, *select.items) if shown_by_star and added else ():
+        if words[stop - 1].says == "*":
+            whole.put(words[stop - 1].end, f" EXCEPT ({', '.join(added)})")
     if added:
-        whole.put(whole.words[select.items[1] - 1].end, ", " + ", ".join(added))
-    return windows, tuple(f"__group{index}" for index in groups)
+        whole.put(words[select.items[1] - 1].end, ", " + ", ".join(added))
+
+
+def _down_to_groups(whole: Text, tree: Query, scope: Mapping[str, Query]) -> list[Select]:
+    """The blocks from the outermost one down to the one whose groups it shows."""
+    scope = {**scope, **dict(tree.named)}
+    select, words = tree.parts[0], whole.words
+    if len(tree.parts) == 1 and isinstance(select, Select) and select.source is not None:
+        if select.group is not None:
+            return [select]
+        first = select.source[0]
+        if words[first].says == "(":
+            inner = read_query(words, first + 1, closing(words, first))
+        else:
+            inner = scope[words[first].name]
+        return [select, *_down_to_groups(whole, inner, scope)]
+    raise ValueError("hidden group keys of a query in parts")
 
 
 def _windows_of(whole: Text, select: Select) -> Windows | None:

@@ -21,7 +21,10 @@ FROM = 1_767_225_600  # 2026-01-01T00:00:00Z, seconds
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One result: its clauses as text. `back` holds the buffer of ROWS windows, 0 where it has none."""
+    """One result: its clauses as text. `back` holds the buffer of ROWS windows, 0 where it has none.
+
+    It reads the stream, or another query. Without calls it is SELECT DISTINCT of its keys.
+    """
 
     name: str
     form: str
@@ -32,10 +35,17 @@ class Query:
     having: str = ""
     emit: str = ""
     back: int = 0
+    inner: Query | None = None
 
     @property
     def text(self) -> str:
+        return f"CREATE {self.form} {self.name} AS {self.select};"
+
+    @property
+    def select(self) -> str:
         items = [f"{key} AS g{n}" for n, key in enumerate(self.keys)]
+        if self.inner and not self.calls:
+            items = ["c1", "c0", "g0"]
         if self.window:
             items += ["window_start", "window_end"]
         items += [f"{call} AS c{n}" for n, call in enumerate(self.calls)]
@@ -47,13 +57,16 @@ class Query:
                 "ts",
                 *(f"{c} {over} AS c{n}" for n, c in enumerate(self.calls)),
             ]
-        lines = [f"SELECT {', '.join(items)} FROM s"]
+        distinct = "" if self.calls or self.inner else "DISTINCT "
+        lines = [
+            f"SELECT {distinct}{', '.join(items)} FROM {f'({self.inner.select}) AS i' if self.inner else 's'}"
+        ]
         lines += [f"WHERE {self.where}"] if self.where else []
-        if not self.back and (self.keys or self.window):
+        if self.calls and not self.back and (self.keys or self.window):
             lines.append(f"GROUP BY {', '.join(self.keys)}{f' WINDOW {self.window}' if self.window else ''}")
         lines += [f"HAVING {self.having}"] if self.having else []
         lines += [f"EMIT {self.emit}"] if self.emit else []
-        return f"CREATE {self.form} {self.name} AS {' '.join(lines)};"
+        return " ".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +102,13 @@ def drawn(seed: int) -> Fuzzed:
 
 # ---- queries -----------------------------------------------------------------------------------
 def _query(chance: Random, columns: tuple[tuple[str, str], ...], number: int) -> Query:
-    kind = chance.choice(["windowed", "windowed", "sessions", "running", "running", "changelog", "back"])
+    kind = chance.choice(
+        ["windowed", "windowed", "sessions", "running", "running", "changelog", "back", "over"]
+    )
     name, where = f"r{number}", _condition(chance, columns) if chance.random() < 0.3 else ""
     keys = tuple(dict.fromkeys(_key(chance, columns) for _ in range(chance.choice([0, 1, 1, 2]))))
+    if kind == "over":
+        return _over(chance, columns, name, keys or (columns[0][0],))
     if kind == "back":
         calls = tuple(_call(chance, columns, plain=True) for _ in range(chance.randint(1, 3)))
         return Query(name, "TABLE", keys, calls, where=where, back=chance.randint(1, 4))
@@ -108,6 +125,32 @@ def _query(chance: Random, columns: tuple[tuple[str, str], ...], number: int) ->
             chance.choice(["FINAL", "CHANGES"]),
         )
     return Query(name, form, keys, calls, window, where, having, emit)
+
+
+def _over(chance: Random, columns: tuple[tuple[str, str], ...], name: str, keys: tuple[str, ...]) -> Query:
+    """A query over another one: over windows, over distinct rows, or the newest values of groups."""
+    if chance.random() < 0.25:
+        inner = Query("i", "", keys, ())
+        outer = ("COUNT(*)", "MAX(g0)", "COUNT(g0)")
+        return Query(name, "TABLE", ("g0",) if chance.random() < 0.3 else (), outer, inner=inner)
+    calls = ("COUNT(*)", *(_call(chance, columns) for _ in range(chance.randint(1, 3))))
+    if chance.random() < 0.25:
+        inner = Query("i", "", keys, calls, where=_condition(chance, columns))
+        return Query(name, chance.choice(["TABLE", "STREAM"]), (), (), where="c0 < 4", inner=inner)
+    window = (
+        f"SESSION(INTERVAL '{chance.randint(1, 8)}' SECOND)" if chance.random() < 0.2 else _window(chance)
+    )
+    inner = Query("i", "", keys, calls, window)
+    possible = ["COUNT(*)", "SUM(c0)", "AVG(c0)", "MIN(c1)", "MAX(c1)", "COUNT(DISTINCT c1)"]
+    values = tuple(chance.sample(possible, 3))
+    over = ("g0",) if chance.random() < 0.6 else ()
+    if chance.random() < 0.3:
+        return Query(name, chance.choice(["TABLE", "STREAM"]), over, values, inner=inner)
+    border = "window_end" if "SESSION" in window else chance.choice(["window_start", "window_end"])
+    emit = chance.choice(["FINAL", "FINAL", "CHANGES"])
+    return Query(
+        name, "TABLE", over, values, _window(chance).replace("(", f"({border}, ", 1), emit=emit, inner=inner
+    )
 
 
 def _window(chance: Random) -> str:

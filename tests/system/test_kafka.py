@@ -45,6 +45,10 @@ CREATE STREAM plain WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers
 CREATE STREAM changes WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'changes') AS
   SELECT k AS name, SUM(v) AS total FROM s GROUP BY k;
 """
+READ = """
+CREATE TABLE counted AS SELECT k, COUNT(*) AS n FROM plain GROUP BY k;
+CREATE TABLE grown AS SELECT name, total FROM changes WHERE _op = '+U';
+"""
 AVRO = json.dumps(
     {
         "type": "record",
@@ -372,13 +376,13 @@ def test_result_streams_go_to_topics_and_a_replayed_batch_is_told_by_its_headers
     lake = Lake(str(tmp_path))
     for name in ("sent", "plain", "changes"):
         topic(broker, name, 1)
-    pipeline = pipeline_of(broker, "sent", more=SENT.format(servers=broker.servers))
+    pipeline = pipeline_of(broker, "sent", more=SENT.format(servers=broker.servers) + READ)
     produce(broker, "sent", (0, row("b", 3, 1)), (0, row("a", 2, 0.5)), (0, row("a", 1, 2)))
     with running(spark, pipeline, lake) as live:
         live.settle()
         produce(broker, "sent", (0, row("a", 4, 3)))
         live.settle()
-        assert live.metrics()["output_rows"] == 4 + 3 + 4  # r, plain, changes
+        assert live.metrics()["output_rows"] == 4 + 3 + 4 + 3 + 1  # r, plain, changes, counted, grown
 
     def tag(query: str, batch: int, number: int) -> dict[str, str]:
         return {"headrace.query": query, "headrace.batch": str(batch), "headrace.row": str(number)}
@@ -405,8 +409,11 @@ def test_result_streams_go_to_topics_and_a_replayed_batch_is_told_by_its_headers
     (Path(lake.checkpoint("plain")) / "spark/commits/1").unlink()  # as if it had died before its commit
     with running(spark, pipeline, lake) as live:
         live.settle()
-        assert live.metrics()["output_rows"] == 11
+        assert live.metrics()["output_rows"] == 15
     assert consumed(broker, "plain") == [*first, second, second]
+    assert sorted(one["v"] for one in written(lake, "plain")) == [2, 3, 4]
+    assert sorted((one["k"], one["n"]) for one in written(lake, "counted")) == [("a", 2), ("b", 1)]
+    assert [(one["name"], one["total"]) for one in written(lake, "grown")] == [("a", 7)]
 
 
 def test_a_result_s_topic_must_be_there(spark: SparkSession, broker: kafka.Broker, tmp_path: Path) -> None:

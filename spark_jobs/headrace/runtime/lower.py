@@ -35,6 +35,7 @@ from headrace.sql.nodes import (
     Window,
     Windowed,
     has_sessions,
+    reads_stream,
     walk,
 )
 
@@ -96,7 +97,7 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
             return _aggregate(node, inputs)
         case Having(input=below, condition=condition):
             groups = lower(below, inputs)
-            if not inputs.upsert:
+            if not (inputs.upsert and reads_stream(below)):
                 return analysed(lambda f: f.where(F.expr(condition)), groups, node.place, "HAVING")
             admitted = F.coalesce(F.expr(condition), F.lit(False))
             if ADMITTED in groups.columns:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from headrace.runtime.carried import Turn, by_key, changes_of, in_time
+from headrace.runtime.carried import GONE, Turn, in_time
 from headrace.runtime.lower import ALL, types_of
 from headrace.runtime.watermark import strictly_behind
 from headrace.sql.aggregates import over
@@ -41,17 +41,24 @@ class RowsWindows:
         held = self._judged(every.withColumn("__due", ~F.col(OUT) & behind)).localCheckpoint()
         output = held.where("__due").select(*columns, *[call.name for call, _ in self.node.calls])
         state_columns = [*columns, *one, OUT]
-        after = held.withColumn(OUT, F.col(OUT) | F.col("__due"))
+        kept = held.where("__keep").withColumn(OUT, F.col(OUT) | F.col("__due"))
+        changed = F.max(F.col("__new") | F.col("__due")).over(Window.partitionBy(*self.keys))
         return Turn(
             output=output,
-            state=after.where("__keep").select(*state_columns),
-            changes=changes_of(after, state_columns),
+            state=kept.select(*state_columns),
+            changes=kept.withColumn("__changed", changed)
+            .where("__changed")
+            .select(*state_columns, F.lit(False).alias(GONE)),
             late=taken.late,
         )
 
     def _judged(self, rows: DataFrame) -> DataFrame:
-        """The calls' values, and whether a row is kept: it waits, or is one of the last that came out."""
-        most = max(buffer for _, buffer in self.node.calls)
+        """The calls' values, and whether a row is kept: it waits, or is one of the last that came out.
+
+        Rows come out in their order. So of each key at least the last that came out is kept, and where any row
+        is new or came out just now, one that is kept is.
+        """
+        most = max(2, *(buffer for _, buffer in self.node.calls))
         keys = ", ".join(self.keys)
         calls = {
             call.name: F.expr(
@@ -65,10 +72,6 @@ class RowsWindows:
             for call, buffer in self.node.calls
         }
         order = Window.partitionBy(*self.keys).orderBy(*TIME_ORDER)
-        past = F.when(F.col(OUT) | F.col("__due"), 1)
-        ranked = rows.withColumns({**calls, "__rank": F.count(past).over(order)})
-        last = F.max("__rank").over(Window.partitionBy(*self.keys))
-        waits = ~(F.col(OUT) | F.col("__due"))
-        kept = ranked.withColumn("__keep", waits | (last - F.col("__rank") < F.lit(most - 1)))
-        changed = F.col("__new") | F.col("__due")
-        return kept.withColumns(by_key(self.keys, F.col("__keep"), changed)).drop("__rank")
+        past = F.col(OUT) | F.col("__due")
+        followed = F.lead(past, most - 1, False).over(order)  # by so many that came out
+        return rows.withColumns({**calls, "__keep": ~(past & followed)})

@@ -93,7 +93,7 @@ class RunningQuery:
             setting=self.setting,
             result=self.result,
             checkpoint=self.checkpoint,
-            sink=sink_of(self.result, lake, GENERATION),
+            sink=sink_of(pipeline, self.result, lake, GENERATION),
             tracking=self.tracking,
             watermark=SparkWatermark(wakes, strict=strict, asleep=chain.own_watermark)
             if self.waits

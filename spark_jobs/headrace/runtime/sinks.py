@@ -25,7 +25,7 @@ from headrace.runtime.changelog import ROW
 from headrace.runtime.kafkasink import KafkaSink
 from headrace.runtime.lake import Lake
 from headrace.runtime.lower import ADMITTED
-from headrace.sql.nodes import HIDDEN, Result
+from headrace.sql.nodes import HIDDEN, Pipeline, Result
 
 DRIVER_ROWS = 500_000
 
@@ -42,11 +42,30 @@ class ResultSink(Protocol):
         ...
 
 
-def sink_of(result: Result, lake: Lake, generation: int) -> ResultSink:
-    """The sink that the result's connector names."""
-    if result.connector == "kafka":
-        return KafkaSink(result)
-    return Sink(result, lake.result(result.name), f"headrace:{result.name}:{generation}")
+def sink_of(pipeline: Pipeline, result: Result, lake: Lake, generation: int) -> ResultSink:
+    """The sink that the result's connector names; what a later statement reads lies in Delta too, exactly once."""
+    table = Sink(result, lake.result(result.name), f"headrace:{result.name}:{generation}")
+    if result.connector != "kafka":
+        return table
+    topic = KafkaSink(result)
+    return Both(table, topic) if pipeline.in_delta(result) else topic
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """The same rows to two sinks, computed once."""
+
+    first: ResultSink
+    second: ResultSink
+
+    def prepare(self, schema: StructType) -> None:
+        self.first.prepare(schema)
+        self.second.prepare(schema)
+
+    def write(self, rows: DataFrame, batch: int) -> int:
+        held = rows.localCheckpoint(eager=True)
+        self.first.write(held, batch)
+        return self.second.write(held, batch)
 
 
 @dataclass(slots=True)

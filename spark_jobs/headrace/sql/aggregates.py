@@ -60,6 +60,12 @@ def lower_call(call: Call, types: Sequence[str] = (), group: str = "") -> str:
     return lower(call, types)
 
 
+def is_ordered(call: Call) -> bool:
+    """Whether the call asks which of two rows is the earlier one, by TIME_ORDER."""
+    law = AGGREGATES.get(call.function)
+    return law is not None and law.ordered
+
+
 def over(call: Call, types: Sequence[str], window: str) -> str:
     """The call as Spark SQL text over the rows of `window`, `(PARTITION BY … ROWS …)`."""
     if call.function == "sum" and not call.distinct and _type(types) == "bigint":

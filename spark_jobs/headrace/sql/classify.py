@@ -24,6 +24,7 @@ from headrace.sql.nodes import (
     Windowed,
     has_sessions,
     inputs,
+    reads_stream,
     walk,
 )
 
@@ -49,6 +50,8 @@ def kinds_of(plan: Node) -> tuple[Kind, ...]:
     if any(isinstance(node, JoinTable) for node in nodes):
         found.append("broadcast_join")
     for node in nodes:
+        if not reads_stream(node):
+            continue
         if isinstance(node, Aggregate):
             found.append("fully_partitionable" if node.keys else "two_phase")
         elif isinstance(node, Distinct | RowsWindow):
@@ -63,11 +66,11 @@ def edges(plan: Node) -> tuple[Edge, ...]:
 
 def output(node: Node) -> str:
     """How the output of a node lies over partitions."""
+    if not reads_stream(node):
+        return EVERYWHERE
     match node:
         case Scan():
             return BY_SOURCE
-        case Lookup():
-            return EVERYWHERE
         case (
             Alias(input=one)
             | Filter(input=one)
@@ -82,9 +85,13 @@ def output(node: Node) -> str:
             return output(left)
         case Union(inputs=several):
             return output(several[0])
+        case Lookup():
+            return EVERYWHERE
 
 
 def _edges_into(parent: Node) -> list[Edge]:
+    if not reads_stream(parent):
+        return [Edge(parent, child, EVERYWHERE) for child in inputs(parent)]
     match parent:
         case Aggregate():
             return [Edge(parent, parent.input, _hashed(parent), _why(parent))]

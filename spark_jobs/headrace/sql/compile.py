@@ -16,6 +16,7 @@ from typing import Literal
 from sqlglot import exp
 
 from headrace.errors import Refused
+from headrace.sql.cascade import cascade
 from headrace.sql.classify import kinds_of
 from headrace.sql.context import Context, Planned
 from headrace.sql.declare import (
@@ -61,7 +62,7 @@ def compile_pipeline(text: str, *, variables: Mapping[str, str] = NO_VARIABLES, 
     settings = settings_of((one for one in read.statements if isinstance(one, Set)), faults)
     zone = dict(settings).get("time.zone", "UTC")
     names = _Declared(zone, relations={word.casefold(): UNKNOWN for word in read.unread})
-    for statement in read.statements:
+    for statement in cascade(read.statements):
         _declare(statement, names, faults)
     if not read.statements and not read.errors:
         faults.add("the pipeline is empty", (0, 1), "CREATE STREAM … and CREATE TABLE … AS SELECT …")
@@ -72,6 +73,7 @@ def compile_pipeline(text: str, *, variables: Mapping[str, str] = NO_VARIABLES, 
         streams=tuple(names.streams),
         tables=tuple(names.tables),
         results=tuple(names.results),
+        views=tuple(names.texts.items()),
         text=source.expanded,
     )
 
@@ -86,6 +88,7 @@ class _Declared:
     results: list[Result] = field(default_factory=list)
     relations: dict[str, Relation] = field(default_factory=dict)
     views: dict[str, exp.Expr] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)  # of the views, by folded name
     taken: set[str] = field(default_factory=set)
 
     def context(self, faults: Faults) -> Context:
@@ -108,19 +111,20 @@ def _declare(statement: Statement, names: _Declared, faults: Faults) -> None:
         case CreateQuery(form="view"):
             before = len(faults.errors)
             planned = plan_query(statement.query, names.context(faults), inner=True)
-            if planned.emit is not None:
+            if planned.emit is not None and planned.unsettled:
                 faults.add("EMIT belongs to a result, not to a view", planned.emit.span)
             folded = _take(statement.name, names, faults)
             wrong = len(faults.errors) > before
             names.relations[folded] = UNKNOWN if wrong else exposed(planned)
             names.views[folded] = statement.query
+            names.texts[folded] = statement.text
         case CreateQuery():
             result, planned = _result(statement, names, faults)
             folded = _take(statement.name, names, faults)
             names.results.append(result)
             if planned.relation.open:
                 names.relations[folded] = UNKNOWN
-            elif result.form == "stream" and result.connector == "delta":
+            elif result.form == "stream" and result.connector in ("delta", "kafka"):
                 stream, names.relations[folded] = read_on(result, planned)
                 names.streams.append(stream)
 

@@ -36,3 +36,8 @@ class Planned:
     shape: Literal["rows", "groups", "distinct"] = "rows"
     windowed: bool = False
     emit: Emit | None = None
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether its rows may still change, so that no other query can count them."""
+        return not self.windowed or (self.emit is not None and self.emit.mode == "changes")

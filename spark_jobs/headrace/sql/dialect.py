@@ -88,6 +88,11 @@ def token_span(token: Token) -> Span:
     return (token.start, token.end + 1)
 
 
+def query_span(query: exp.Expr) -> Span:
+    """The characters of a query that was read from text, its WITH and its EMIT included."""
+    return (query.meta["begin"], query.meta["stop"])
+
+
 class HeadraceParser(SparkParser):
     """Spark's parser with our clauses; statements are read by `parse.py` through the methods below."""
 
@@ -113,6 +118,26 @@ class HeadraceParser(SparkParser):
         span = token_span(token) if token else (0, 0)
         message, hint = _told(message, token.text if token and not ended else "")
         raise SyntaxFault(message, span, hint)
+
+    def _parse_select_query(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """A query notes where its text begins and stops (`query_span`); so does the first one of a UNION."""
+        first = self._curr
+        query = super()._parse_select_query(*args, **kwargs)
+        if isinstance(query, exp.Query):
+            query.meta.update(begin=first.start, stop=self._prev.end + 1)
+            left = query
+            while isinstance(left, exp.SetOperation):
+                left = left.this
+                left.meta.setdefault("begin", first.start)
+        return query
+
+    def parse_set_operation(
+        self, this: exp.Expr | None, *args: Any, **kwargs: Any
+    ) -> exp.SetOperation | None:
+        """What stands before a UNION stops here."""
+        if isinstance(this, exp.Query):
+            this.meta.setdefault("stop", self._prev.end + 1)
+        return super().parse_set_operation(this, *args, **kwargs)
 
     def _parse_table_hints(self) -> None:
         return None  # WITH (…) behind a table is the query's options here

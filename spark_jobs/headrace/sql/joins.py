@@ -31,6 +31,20 @@ class Joined:
     carries: bool
     stream_alias: str = ""
 
+    @property
+    def of_tables(self) -> bool:
+        """Whether it reads reference tables alone."""
+        return all(m.relation.origin == "table" and not m.relation.open for m in self.scope.members)
+
+    def is_time(self, node: exp.Expr) -> bool:
+        """Whether an expression is just the rows' event time."""
+        if not isinstance(node, exp.Column):
+            return False
+        found = self.scope.find(node.name, node.table)
+        if len(found) != 1 or found[0].outer:
+            return False
+        return found[0].column == "_event_time" or found[0].member.relation.is_time(found[0].column)
+
 
 def join_all(
     first: Member, others: list[tuple[exp.Join, Member]], names: Names, options: Options, windowed: bool
@@ -49,8 +63,6 @@ def join_all(
             _refuse_stream_join(join, member, replace(joined, scope=scope), names, (options, windowed))
             return None
         joined = _join(join, member, replace(joined, scope=scope), names)
-    if others and not any(m.relation.open for m in joined.scope.members):
-        _check_origins(joined.scope, others, names)
     return joined
 
 
@@ -61,11 +73,6 @@ def _check_options(options: Options, names: Names) -> None:
             names.faults.add(f"unknown option {key!r}", key_span, did_you_mean(key, QUERY_OPTIONS))
         elif wrong := check(value):
             names.faults.add(f"{key}: {wrong}", value_span)
-
-
-def _check_origins(scope: Scope, others: list[tuple[exp.Join, Member]], names: Names) -> None:
-    if all(member.relation.origin == "table" for member in scope.members):
-        names.faults.not_yet("joins of reference tables alone", span_of(others[0][0].this))
 
 
 def _scope(join: exp.Join, member: Member, joined: Joined, names: Names) -> Scope:
@@ -82,7 +89,8 @@ def _join(join: exp.Join, member: Member, joined: Joined, names: Names) -> Joine
     if member.relation.windowed or any(m.relation.windowed for m in joined.scope.members):
         names.faults.not_yet("a join with a window table", span_of(join.this), "write GROUP BY … WINDOW …")
     if any(m.relation.grouped for m in joined.scope.members):
-        names.faults.not_yet("a join with a grouped query", span_of(join.this))
+        hint = "give the inner query a WINDOW, so that its rows are final; or join first, then group"
+        names.faults.add("a join with groups that still change", span_of(join.this), hint)
     kind: Literal["inner", "left"] = "inner"
     if side:
         kind = "left"

@@ -309,6 +309,7 @@ class Pipeline:
     streams: tuple[Stream, ...]
     tables: tuple[Table, ...]
     results: tuple[Result, ...]
+    views: tuple[tuple[str, str], ...] = field(default=(), compare=False)  # folded name, SELECT text
     text: str = field(default="", compare=False)
 
     def setting(self, name: str, default: str = "") -> str:
@@ -322,6 +323,12 @@ class Pipeline:
 
     def result(self, name: str) -> Result:
         return next(result for result in self.results if result.name == name)
+
+    def in_delta(self, result: Result) -> bool:
+        """Whether a Delta table holds the result: what goes to Kafka is kept there where a statement reads it."""
+        return result.connector == "delta" or (
+            result.connector == "kafka" and any(Scan(result.name) in walk(one.plan) for one in self.results)
+        )
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
@@ -344,6 +351,11 @@ def inputs(node: Node) -> tuple[Node, ...]:
             | Distinct(input=one)
         ):
             return (one,)
+
+
+def reads_stream(plan: Node) -> bool:
+    """Whether rows come to the plan for ever; one of reference tables alone is computed whole."""
+    return any(isinstance(node, Scan) for node in walk(plan))
 
 
 def has_sessions(plan: Node) -> bool:

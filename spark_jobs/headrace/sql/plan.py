@@ -37,7 +37,7 @@ from headrace.sql.nodes import (
     Project,
     Windowed,
 )
-from headrace.sql.readon import held_back, refuse_changelog
+from headrace.sql.readon import held_back, passed_on, refuse_changes
 from headrace.sql.rowswindow import has_rows_window, plan_rows_windows
 from headrace.sql.scope import UNKNOWN, WINDOW_COLUMNS, Faults, Member, Relation, Scope
 from headrace.sql.select_list import Item, items_of
@@ -74,15 +74,15 @@ def _with_ctes(query: exp.Expr, context: Context) -> Context:
 
 
 def _refuse_emit(planned: Planned, context: Context) -> None:
-    if planned.emit is not None:
+    if planned.emit is not None and planned.unsettled:
         context.faults.add("EMIT belongs to a result, not to a query inside one", planned.emit.span)
 
 
 def exposed(planned: Planned) -> Relation:
-    """What another query sees of a planned one."""
-    return replace(
-        planned.relation, direct=False, grouped=planned.shape != "rows" or planned.relation.grouped
-    )
+    """What another query sees of a planned one; the groups of a reference table are rows like its own."""
+    relation = planned.relation
+    grouped = relation.origin == "stream" and (planned.shape != "rows" or relation.grouped)
+    return replace(relation, direct=False, grouped=grouped, keys=planned.keys)
 
 
 # ---- UNION ----------------------------------------------------------------------------------
@@ -94,6 +94,8 @@ def _plan_union(query: exp.SetOperation, context: Context, *, inner: bool) -> Pl
     left = plan_query(query.this, context, inner=inner)
     right = plan_query(query.expression, context, inner=inner)
     _refuse_emit(left, context)
+    if right.emit is not None and right.relation.grouped:
+        _refuse_emit(right, context)
     return union_of(query, left, right, context.faults)
 
 
@@ -128,7 +130,7 @@ def _plan_select(query: exp.Select, context: Context, *, inner: bool) -> Planned
     else:
         planned = _rows(joined, items, context, inner=inner)
     if query.args.get("distinct") is not None:
-        planned = _distinct(query, planned, context)
+        planned = _distinct(query, planned, joined, context)
     return replace(planned, emit=emit)
 
 
@@ -235,7 +237,10 @@ def _where(query: exp.Select, joined: Joined, context: Context) -> Joined:
         context.faults.add(f"the aggregate {call.name} has no place in WHERE", span_of(call), hint)
     _refuse_window_columns(condition, joined, context)
     text = text_of(condition, joined.scope, context.names())
-    node = Filter(joined.node, text, context.faults.source.place(whole_span(condition)))
+    groups = any(m.relation.grouped for m in joined.scope.members)
+    node = (Having if groups else Filter)(
+        joined.node, text, context.faults.source.place(whole_span(condition))
+    )
     return replace(joined, node=node)
 
 
@@ -257,34 +262,35 @@ def _window(query: exp.Select, joined: Joined, context: Context) -> tuple[Joined
     for member in joined.scope.members:
         if member.relation.origin == "stream":
             check_watermark(member.relation, clause.span, context.faults)
-    if any(m.relation.grouped for m in joined.scope.members):
-        context.faults.not_yet("a window over a grouped query", clause.span)
+    if joined.of_tables:
+        hint = "a table's rows have no event time: GROUP BY date_trunc('HOUR', ts)"
+        context.faults.add("a WINDOW over reference tables alone", clause.span, hint)
     window = window_of(clause, joined.scope, context.names(), context.zone)
     if not window.time and not joined.carries and not any(m.relation.open for m in joined.scope.members):
         context.faults.add(
             "the window has no event time here", clause.span, "name it: WINDOW TUMBLING(ts, …)"
         )
-    refuse_changelog(joined, "a window", clause.span, context.faults)
+    refuse_changes(joined, "a window", clause.span, context.faults)
     held = held_back(window, clause.time, joined, clause.span, context.faults)
     return replace(joined, node=Windowed(joined.node, replace(window, held_back=held))), True
 
 
 def _rows(joined: Joined, items: list[Item], context: Context, *, inner: bool) -> Planned:
-    """A query without groups: a projection of its rows."""
+    """A query without groups: a projection of its rows, or of the newest values of groups."""
     members = joined.scope.members
+    groups = next((m.relation for m in members if m.relation.grouped), None)
     if any(m.relation.windowed for m in members):
         hint = "GROUP BY …, window_start, window_end"
         context.faults.not_yet(
             "a window table without GROUP BY of its windows", whole_span(items[0].node), hint
         )
-    if any(m.relation.grouped for m in members):
-        context.faults.not_yet(
-            "a query over a grouped query", whole_span(items[0].node), "use HAVING, or one query"
-        )
     names = context.names()
     place = context.faults.source.place
     columns = [Named(i.name, text_of(i.node, joined.scope, names), place(whole_span(i.node))) for i in items]
-    times = frozenset(i.name.casefold() for i in items if _is_time(i.node, joined))
+    times = frozenset(i.name.casefold() for i in items if joined.is_time(i.node))
+    keys: tuple[str, ...] = ()
+    if groups is not None:
+        columns, keys = with_keys(columns, list(groups.keys), windowed=False)
     taken = {column.name.casefold() for column in columns}
     carried = [name for name in SYSTEM_COLUMNS if name not in taken] if inner and joined.carries else []
     alias = joined.stream_alias if joined.scope.several else ""
@@ -299,18 +305,9 @@ def _rows(joined: Joined, items: list[Item], context: Context, *, inner: bool) -
         watermarked=all(m.relation.watermarked for m in members if m.relation.origin == "stream"),
         times=times,
         open=any(m.relation.open for m in members),
-        produced=next((m.relation.produced for m in members if m.relation.produced), None),
+        produced=passed_on(joined, items),
     )
-    return Planned(relation)
-
-
-def _is_time(node: exp.Expr, joined: Joined) -> bool:
-    if not isinstance(node, exp.Column):
-        return False
-    found = joined.scope.find(node.name, node.table)
-    if len(found) != 1 or found[0].outer:
-        return False
-    return found[0].column == "_event_time" or found[0].member.relation.is_time(found[0].column)
+    return Planned(relation, keys, "rows" if groups is None else "groups")
 
 
 # ---- groups ---------------------------------------------------------------------------------
@@ -325,13 +322,8 @@ def _grouped(
         faults.not_yet(
             "groups over all windows of a window table", whole_span(query.args.get("group") or query), hint
         )
-    if any(m.relation.grouped for m in members):
-        faults.not_yet("groups over a grouped query", whole_span(query), "planned with result streams")
-    if all(m.relation.origin == "table" for m in members) and not any(m.relation.open for m in members):
-        faults.not_yet(
-            "groups over a reference table", whole_span(query), "group it in a sub-query of an expression"
-        )
-    refuse_changelog(joined, "groups", whole_span(query.args.get("group") or query), faults)
+    if not windowed:
+        refuse_changes(joined, "groups", whole_span(query.args.get("group") or query), faults)
     in_windows = windowed or by_table
     unknown = any(m.relation.open for m in members)
     grouping = Grouping(joined.scope, context.names(), in_windows, joined.carries or unknown)
@@ -351,22 +343,27 @@ def _grouped(
     relation = Relation(
         node=Project(node, tuple(columns)),
         columns=tuple(item.name for item in items),
+        origin="table" if joined.of_tables else "stream",
         streams=tuple(dict.fromkeys(s for m in members for s in m.relation.streams)),
         watermarked=all(m.relation.watermarked for m in members if m.relation.origin == "stream"),
-        grouped=True,
+        grouped=not joined.of_tables,
         open=any(m.relation.open for m in members),
     )
     return Planned(relation, keys, "groups", in_windows)
 
 
-def _distinct(query: exp.Select, planned: Planned, context: Context) -> Planned:
+def _distinct(query: exp.Select, planned: Planned, joined: Joined, context: Context) -> Planned:
     clause = query.args["distinct"]
+    span = whole_span(query.expressions[0])
     if clause.args.get("on") is not None:
         context.faults.add("DISTINCT ON", whole_span(clause))
-    if planned.shape == "groups":
-        context.faults.not_yet("DISTINCT over groups", whole_span(query.expressions[0]))
-        return planned
+    refuse_changes(joined, "DISTINCT", span, context.faults)
     relation = planned.relation
+    if planned.shape == "groups" and relation.origin == "stream":
+        hint = "SELECT DISTINCT … FROM (SELECT … GROUP BY … WINDOW …) asks the final rows of windows"
+        context.faults.add("DISTINCT over groups in one query", span, hint)
+        return planned
     node = bare(relation) if relation.carries else relation.node
-    relation = replace(relation, node=Distinct(node), carries=False, grouped=True)
+    grouped = relation.origin == "stream"
+    relation = replace(relation, node=Distinct(node), carries=False, grouped=grouped)
     return Planned(relation, relation.columns, "distinct")

@@ -8,7 +8,8 @@ from headrace.event_time.interval import Interval
 from headrace.sql.context import Planned
 from headrace.sql.joins import Joined
 from headrace.sql.nodes import OP, Column, Result, Scan, Stream, Watermark, Window, Windowed, walk
-from headrace.sql.scope import Faults, Produced, Relation
+from headrace.sql.scope import Faults, Member, Produced, Relation
+from headrace.sql.select_list import Item
 from headrace.sql.source import Span
 
 
@@ -35,25 +36,48 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
         carries=bool(event_time),
         watermarked=planned.relation.watermarked,
         times=times,
-        produced=_produced(result),
+        produced=_produced(result, planned),
     )
     return stream, relation
 
 
-def _produced(result: Result) -> Produced:
+def _produced(result: Result, planned: Planned) -> tuple[Produced, ...]:
     window = next((node.window for node in walk(result.plan) if isinstance(node, Windowed)), None)
+    if window is None and not result.changelog:
+        return planned.relation.produced
     starts, ends = (
         frozenset(name.casefold() for name in result.showing(border))
         for border in ("window_start", "window_end")
     )
-    return Produced(window, starts, ends, result.changelog)
+    return (Produced(window, starts, ends, result.changelog),)
 
 
-def refuse_changelog(joined: Joined, what: str, span: Span, faults: Faults) -> None:
+def passed_on(joined: Joined, items: list[Item]) -> tuple[Produced, ...]:
+    """What is known of a projection's rows: the windows' borders, under their new names."""
+    found: list[Produced] = []
+    for member in joined.scope.members:
+        columns = [(_column_of(item.node, member, joined), item.name) for item in items]
+        old, new = (tuple(names) for names in zip(*columns, strict=True)) if columns else ((), ())
+        found += [produced.under(old, new) for produced in member.relation.produced]
+    return tuple(found)
+
+
+def _column_of(node: exp.Expr, member: Member, joined: Joined) -> str:
+    """The member's column that an expression is; '' where it is none."""
+    if not isinstance(node, exp.Column):
+        return ""
+    found = joined.scope.find(node.name, node.table)
+    return found[0].column if len(found) == 1 and found[0].member is member else ""
+
+
+def refuse_changes(joined: Joined, what: str, span: Span, faults: Faults) -> None:
     """Old and new values of a key can't be counted as rows."""
     for member in joined.scope.members:
-        produced = member.relation.produced
-        if produced is not None and produced.changelog:
+        relation = member.relation
+        if relation.grouped:
+            hint = "give the inner query a WINDOW, so that its rows are final"
+            faults.add(f"{what} over groups that still change would count old values too", span, hint)
+        elif any(produced.changelog for produced in relation.produced):
             hint = f"filter and project it, or read {member.alias} as a result table"
             faults.add(f"{what} over the changelog {member.alias} would count old values too", span, hint)
 
@@ -67,15 +91,15 @@ def held_back(window: Window, time: exp.Expr | None, joined: Joined, span: Span,
     if not isinstance(time, exp.Column):
         return Interval()
     found = joined.scope.find(time.name, time.table)
-    produced = found[0].member.relation.produced if len(found) == 1 else None
-    if produced is None or produced.window is None or found[0].column.casefold() in produced.ends:
-        return Interval()
-    inner = produced.window
-    if inner.kind == "session":
+    produced = found[0].member.relation.produced if len(found) == 1 else ()
+    column = found[0].column.casefold() if found else ""
+    inner = [one.window for one in produced if one.window is not None and column not in one.ends]
+    if any(one.kind == "session" for one in inner):
         hint = "name the column that holds window_end"
         faults.add("a session may have begun long before the watermark", span, hint)
         return Interval()
-    return Interval() if _holds(window, inner) else inner.size
+    spans = [one.size for one in inner if not _holds(window, one)]
+    return max(spans, key=lambda one: (one.months, one.micros), default=Interval())
 
 
 def _holds(outer: Window, inner: Window) -> bool:

@@ -19,6 +19,7 @@ from headrace.sql.group import Grouping
 from headrace.sql.joins import Joined
 from headrace.sql.nodes import TIME_ORDER, Call, Named, Project, RowsWindow
 from headrace.sql.parse import quoted
+from headrace.sql.readon import passed_on, refuse_changes
 from headrace.sql.scope import UNKNOWN, Member, Relation, Scope
 from headrace.sql.select_list import Item
 
@@ -39,8 +40,9 @@ def plan_rows_windows(query: exp.Select, joined: Joined, items: list[Item], cont
     for member in members:
         if member.relation.origin == "stream":
             check_watermark(member.relation, span_of(overs[0]), faults)
-    if any(m.relation.grouped or m.relation.windowed for m in members):
-        faults.not_yet("a ROWS WINDOW over a grouped query", span_of(overs[0]))
+    refuse_changes(joined, "a ROWS WINDOW", span_of(overs[0]), faults)
+    if any(m.relation.windowed for m in members):
+        faults.not_yet("a ROWS WINDOW over a window table", span_of(overs[0]))
     if query.args.get("distinct") is not None:
         faults.not_yet("DISTINCT with a ROWS WINDOW", whole_span(query.expressions[0]))
     if not joined.carries:
@@ -66,10 +68,16 @@ def plan_rows_windows(query: exp.Select, joined: Joined, items: list[Item], cont
     rows = Project(joined.node, (*below.columns, *system))
     node = RowsWindow(rows, keys, tuple(calls), place(span_of(overs[0])))
     streams = tuple(dict.fromkeys(s for m in members for s in m.relation.streams))
-    names = tuple(item.name for item in items)
-    return Planned(
-        Relation(Project(node, columns), names, streams=streams, watermarked=True, grouped=True),
+    relation = Relation(
+        Project(node, columns),
+        tuple(item.name for item in items),
+        streams=streams,
+        watermarked=True,
+        times=frozenset(item.name.casefold() for item in items if joined.is_time(item.node)),
+        grouped=True,
+        produced=passed_on(joined, items),
     )
+    return Planned(relation)
 
 
 @dataclass(slots=True)

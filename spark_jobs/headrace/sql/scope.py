@@ -6,7 +6,7 @@ Names compare without regard to letter case; a column keeps the spelling of its 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.errors import Refused
@@ -48,6 +48,15 @@ class Produced:
     ends: frozenset[str] = frozenset()
     changelog: bool = False
 
+    def under(self, names: tuple[str, ...], others: tuple[str, ...]) -> Produced:
+        """The same of columns that bear other names, by position."""
+        folded = [(name.casefold(), other.casefold()) for name, other in zip(names, others, strict=False)]
+        starts, ends = (
+            frozenset(other for name, other in folded if name in border)
+            for border in (self.starts, self.ends)
+        )
+        return replace(self, starts=starts, ends=ends)
+
 
 @dataclass(frozen=True, slots=True)
 class Relation:
@@ -55,8 +64,9 @@ class Relation:
 
     `direct`: the system columns may be named (a stream itself). `carries`: they are in the plan's
     output, named or not. `times` are the columns that hold the event time (folded). `windowed`: a
-    window table function, whose windows no GROUP BY has taken yet. `open`: the relation is unknown
-    (and reported), so that any column is taken for one of its. `produced`: what it reads on from.
+    window table function, whose windows no GROUP BY has taken yet. `grouped`: its rows are the newest values
+    of groups, which `keys` tell apart (hidden columns of the node may be among them). `open`: the relation is unknown
+    (and reported), so that any column is taken for one of its. `produced`: the result streams that it reads on from.
     """
 
     node: Node
@@ -69,8 +79,9 @@ class Relation:
     times: frozenset[str] = frozenset()
     windowed: bool = False
     grouped: bool = False
+    keys: tuple[str, ...] = ()
     open: bool = False
-    produced: Produced | None = None
+    produced: tuple[Produced, ...] = ()
 
     def column(self, name: str) -> str:
         """The column's own spelling; '' where there is none."""

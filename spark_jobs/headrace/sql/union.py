@@ -18,9 +18,8 @@ def union_of(query: exp.Union, left: Planned, right: Planned, faults: Faults) ->
     emit = right.emit
     one, two = left.relation, right.relation
     if left.shape != "rows" or right.shape != "rows" or one.grouped or two.grouped:
-        faults.not_yet(
-            "UNION ALL of grouped queries", whole_span(query), "unite the rows first, then group them"
-        )
+        hint = "unite the rows first, then group them; or give each a WINDOW and EMIT FINAL"
+        faults.add("UNION ALL of groups that still change", whole_span(query), hint)
         return Planned(UNKNOWN, emit=emit)
     if not (one.open or two.open) and len(one.columns) != len(two.columns):
         message = f"UNION ALL of {len(one.columns)} and {len(two.columns)} columns"
@@ -41,9 +40,11 @@ def union_of(query: exp.Union, left: Planned, right: Planned, faults: Faults) ->
         watermarked=one.watermarked and two.watermarked,
         times=times,
         open=one.open or two.open,
+        produced=one.produced + tuple(produced.under(two.columns, one.columns) for produced in two.produced),
     )
     if one.origin != two.origin and not relation.open:
-        faults.not_yet("UNION ALL of a stream and a reference table", whole_span(query))
+        hint = "a table's rows never arrive: join it, or CREATE STREAM over its files"
+        faults.add("UNION ALL of a stream and a reference table", whole_span(query), hint)
     if query.args.get("distinct"):
         return Planned(
             replace(relation, node=Distinct(relation.node), carries=False), one.columns, "distinct", emit=emit

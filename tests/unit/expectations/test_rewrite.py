@@ -7,7 +7,6 @@ import pytest
 from expectations.calls import plain_calls
 from expectations.relations import CARRIED, Names
 from expectations.rewrite import Plain, plain
-from expectations.statement import view_texts
 from headrace.errors import Unknown
 
 NAMES = Names(streams=frozenset({"s", "a", "b"}), tables=frozenset({"ref"}))
@@ -195,9 +194,15 @@ class TestCalls:
         assert plain_calls(f"SELECT {written} FROM s") == f"SELECT {plain_form} FROM s"
 
 
-def test_the_views_of_a_pipeline_are_found_by_name() -> None:
-    text = "SET 'a;b' = 'c';\nCREATE STREAM s (k INT);\ncreate or replace view `V` as select ';' from s; -- end\n"
-    assert view_texts(text) == {"v": "select ';' from s"}
+def test_hidden_keys_come_up_through_the_queries_that_show_the_groups() -> None:
+    text = "WITH c AS (SELECT COUNT(*) AS n FROM s GROUP BY k, v) SELECT * FROM (SELECT n FROM c) AS x"
+    found = plain(text, NAMES, (0, 1))
+    assert found.group_columns == ("__group0", "__group1")
+    assert found.text == (
+        "WITH c AS (SELECT COUNT(*) AS n, (k) AS __group0, (v) AS __group1 FROM s GROUP BY k, v) "
+        "SELECT * EXCEPT (__group0, __group1), __group0, __group1 FROM "
+        "(SELECT n, __group0, __group1 FROM c) AS x"
+    )
 
 
 def test_a_plan_is_a_value() -> None:
