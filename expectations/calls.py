@@ -7,7 +7,7 @@ call stays as it was written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from expectations.words import Word, closing, read, split
 
@@ -94,6 +94,16 @@ def _call(words: tuple[Word, ...], index: int) -> tuple[int, int, int] | None:
     if stop < len(words) and words[stop].says == "OVER":
         return None
     return close, stop, stop
+
+
+def outside_aggregates(words: Sequence[Word], stretch: tuple[int, int]) -> Iterator[int]:
+    """The places in `words[stretch]` that are in no call of an aggregate function."""
+    index, stop = stretch
+    while index < stop:
+        yield index
+        if words[index].says in AGGREGATES and index + 1 < stop and words[index + 1].says == "(":
+            index = closing(words, index + 1)
+        index += 1
 
 
 def has_aggregate(words: Sequence[Word], stretch: tuple[int, int]) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from expectations.calls import has_aggregate, plain_calls
+from expectations.calls import has_aggregate, outside_aggregates, plain_calls
 from expectations.clauses import Query, Select, Stretch, nested, read_query
 from expectations.relations import Item, Names, Scope, Shape, Text, items_of
 from expectations.spans import Windows, pairs_sql, read_clause, read_function
@@ -24,6 +24,7 @@ from expectations.words import closing, edited, read, split
 from headrace.errors import Unknown
 
 BOUNDS = ("window_start", "window_end", "_window_start", "_window_end")
+GROUPED_BOUNDS = ("__started", "__ended")  # of the window, where rows are grouped by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +105,10 @@ def _select(whole: Text, select: Select, scope: Scope, *, carry: bool) -> Shape:
     conditions = _versions(whole, items, streaming=bool(live))
     behind_from = ""
     if windows is not None and windows.kind != "session":
-        behind_from, late = _lateral(whole, select, windows, _time(windows, live))
-        conditions.append(late)
+        behind_from, late = _lateral(whole, select, windows, _time(windows, live), grouped=grouped)
+        conditions += late
     _where(whole, select, behind_from, conditions)
-    if windows is not None:
+    if windows is not None and grouped:
         _group_by_window(whole, select, windows, live)
     for stretch in _expression_stretches(select):
         for query in nested(whole.words, stretch):
@@ -172,42 +173,56 @@ def _time(windows: Windows, live: list[Item]) -> str:
     return "__time"
 
 
+def _lateral(
+    whole: Text, select: Select, windows: Windows, time: str, *, grouped: bool
+) -> tuple[str, list[str]]:
+    """The LATERAL VIEW that gives each row once for each of its windows, and the condition "not late for it".
+
+    Behind GROUP BY its columns bear names of their own, since the rows may have a `window_end` too.
+    """
+    names = list(GROUPED_BOUNDS) if grouped else _bounds_in(whole, select)
+    fields = ", ".join(f"w.{'a' if 'start' in name else 'b'}" for name in names)
+    rows = f"transform({pairs_sql(windows, time)}, w -> struct({fields}))"
+    view = f" LATERAL VIEW inline({rows}) __windows AS {', '.join(names)}"
+    return view, [f"unix_micros({GROUPED_BOUNDS[1]}) > __late_us"] if grouped else []
+
+
 def _bounds_in(whole: Text, select: Select) -> list[str]:
     written = {word.name for word in whole.words[select.start : select.stop]}
     return [name for name in BOUNDS if name in written or not name.startswith("_")]
 
 
-def _lateral(whole: Text, select: Select, windows: Windows, time: str) -> tuple[str, str]:
-    """The LATERAL VIEW that gives each row once for each of its windows, and the condition "not late for it"."""
-    names = _bounds_in(whole, select)
-    fields = ", ".join(f"w.{'a' if name.endswith('start') else 'b'}" for name in names)
-    rows = f"transform({pairs_sql(windows, time)}, w -> struct({fields}))"
-    view = f" LATERAL VIEW inline({rows}) __windows AS {', '.join(names)}"
-    return view, "unix_micros(window_end) > __late_us"
-
-
 def _group_by_window(whole: Text, select: Select, windows: Windows, live: list[Item]) -> None:
-    names = _bounds_in(whole, select)
+    """The window's bounds in GROUP BY, and wherever the query names them outside its aggregates."""
+    keys = select.group is not None and select.group[0] < select.group[1]
     if windows.kind == "session":
-        names = [f"session_window({_time(windows, live)}, '{windows.size.micros} microseconds')"]
         if windows.size.months:
             raise ValueError("a session gap of months")
-        _session_bounds(whole, select)
-    if select.window is None:  # a table function: GROUP BY names the window's columns itself
-        return
-    keys = select.group is not None and select.group[0] < select.group[1]
-    whole.replace((select.window[0] - 1, select.window[1]), (", " if keys else "") + ", ".join(names))
+        group = f"session_window({_time(windows, live)}, '{windows.size.micros} microseconds')"
+        start, end, in_group = "session_window.start", "session_window.end", (group, group)
+    else:
+        start, end = in_group = GROUPED_BOUNDS
+        group = ", ".join(in_group)
+    for item in split(whole.words, *select.items):
+        _name_bounds(whole, item, (start, end), selected=True)
+    if select.having is not None:
+        _name_bounds(whole, select.having, (start, end))
+    if select.window is not None:
+        whole.replace((select.window[0] - 1, select.window[1]), (", " if keys else "") + group)
+    elif select.group is not None:  # a table function: GROUP BY names the window's columns itself
+        _name_bounds(whole, select.group, in_group)
 
 
-def _session_bounds(whole: Text, select: Select) -> None:
-    words = whole.words
-    for first, stop in split(words, *select.items) + ([select.having] if select.having else []):
-        for index in range(first, stop):
-            bound = words[index].name in BOUNDS and words[index - 1].says not in (".", "AS")
-            name = words[index].name.lstrip("_")
-            if bound:
-                alias = f" AS {words[index].name}" if stop - first == 1 else ""
-                whole.replace((index, index + 1), f"session_window.{name.removeprefix('window_')}{alias}")
+def _name_bounds(whole: Text, stretch: Stretch, names: tuple[str, str], *, selected: bool = False) -> None:
+    words, (first, stop) = whole.words, stretch
+    for index in outside_aggregates(words, stretch):
+        word = words[index]
+        if word.name not in BOUNDS or words[index - 1].says in (".", "AS"):
+            continue
+        if index + 1 < len(words) and words[index + 1].says in (".", "("):
+            continue
+        alias = f" AS {word.name}" if selected and stop - first == 1 else ""
+        whole.replace((index, index + 1), names["end" in word.name] + alias)
 
 
 def _rows_windows(whole: Text, stretch: Stretch) -> list[int]:
@@ -296,7 +311,7 @@ def _outermost(whole: Text, tree: Query, groups: tuple[int, ...]) -> tuple[Windo
     if windows is not None and windows.kind == "session":
         added += ["session_window.start AS __window_start", "session_window.end AS __window_end"]
     elif windows is not None:
-        added += ["window_start AS __window_start", "window_end AS __window_end"]
+        added += [f"{GROUPED_BOUNDS[0]} AS __window_start", f"{GROUPED_BOUNDS[1]} AS __window_end"]
     if _rows_windows(whole, select.items):
         added.append("__time AS __row_time")
     _append(whole, grouping, added)

@@ -109,7 +109,7 @@ def _result_lines(result: ResultVerdict) -> Iterator[str]:
         yield f"{said}: {result.reason}"
         return
     yield (
-        f"{said}, {result.rows} rows of {result.batches} batches, watermark {_watermark(result.watermark_ms)}"
+        f"{said}, {result.rows} rows expected of {result.batches} batches, watermark {_watermark(result.watermark_ms)}"
         + (f", {result.not_compared} rows not compared" if result.not_compared else "")
     )
     for check in result.checks:

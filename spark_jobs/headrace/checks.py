@@ -44,6 +44,7 @@ def line(checked: Checked) -> Text:
             declared = tuple(stream for stream in streams if not stream.producer)
             counts = ((declared, "stream"), (tables, "reference table"), (results, "result"))
             said = ", ".join(f"{len(some)} {word}{'s' * (len(some) != 1)}" for some, word in counts)
+            said += f": {', '.join(result.name for result in results)}" if results else ""
             return Text.assemble(("✓ ", "green"), checked.file, (f"  {said}", "dim"))
         case Refused() as error:
             return Text.assemble(("✗ ", "red"), error.render(checked.file))

@@ -226,7 +226,7 @@ def check(
 
     The types of arguments are Spark's to judge: `headrace explain --stage spark` and a run's start refuse those.
 
-    [dim]headrace check dags/pipelines/*.sql[/dim]
+    [dim]headrace check dags/pipelines/*.sql --set DATA=lake/demo/input[/dim]
     """
     given = variables(values)
 

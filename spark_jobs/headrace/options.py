@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -54,12 +55,12 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 
 def variables(pairs: Sequence[str] | None) -> dict[str, str]:
-    """`["A=1"]` as `{"A": "1"}`; what is no pair is a usage error (exit code 2)."""
+    """`["A=1"]` as `{"A": "1"}`, over the environment's; what is no pair is a usage error (exit code 2)."""
     split = [pair.partition("=") for pair in pairs or ()]
     for name, equals, _ in split:
         if not name or not equals:
             raise typer.BadParameter(f"{name or '='} is not NAME=VALUE", param_hint="--set")
-    return {name: value for name, _, value in split}
+    return {**os.environ, **{name: value for name, _, value in split}}
 
 
 def numbers(text: str) -> tuple[int, ...]:

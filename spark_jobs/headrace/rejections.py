@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -42,8 +43,11 @@ def show_rejected(out: Console, lake: Lake, limit: int, as_json: bool) -> ExitCo
     elif not last:
         out.print(f"no record was rejected in {lake.root}", highlight=False, soft_wrap=True)
     else:
-        out.print(table(last))
-        out.print(summary(rows), style="dim", highlight=False)
+        drawn = table(last)
+        whole = out.options.update(max_width=10_000)
+        out.print(drawn, width=Measurement.get(out, whole, drawn).maximum, crop=False, no_wrap=True)
+        shown = f"the newest {len(last)} of " if len(last) < rows.num_rows else ""
+        out.print(shown + summary(rows), style="dim", highlight=False, soft_wrap=True)
     return ExitCode.DONE
 
 
@@ -81,7 +85,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     names = [name for name in SHOWN if any(row.get(name) not in (None, "") for row in rows)]
     drawn = Table(box=None, header_style="dim")
     for name in names:
-        drawn.add_column(name, overflow="fold")
+        drawn.add_column(name, no_wrap=True)
     for row in rows:
         drawn.add_row(*(Text(_cell(row.get(name))) for name in names))
     return drawn
@@ -90,4 +94,4 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _cell(value: Any) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
-    return "" if value is None else str(value)
+    return "" if value is None else str(value).replace("\n", "\\n")

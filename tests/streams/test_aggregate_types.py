@@ -8,11 +8,12 @@ from functools import reduce
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.sql.aggregates import AGGREGATES, lower_call, takes_distinct
+from headrace.sql.aggregates import AGGREGATES, limbs_of, lower_call, takes_distinct
 from headrace.sql.nodes import Call
+from headrace.sql.partials import Split, split
 
 pytestmark = pytest.mark.streams
 
@@ -93,3 +94,79 @@ def test_a_sum_of_wide_decimals_is_exact_or_overflows(
         PySparkException, match=rf"overflow: SUM\(v\) does not fit into DECIMAL\(38, {scale}\)"
     ):
         summed.collect()
+
+
+def test_the_limbs_of_a_bigint_are_it_and_have_its_sign(spark: SparkSession) -> None:
+    edges = [n + d for n in (0, 2**32, -(2**32), 2**31, -(2**31)) for d in (-1, 0, 1)]
+    values = [
+        *edges,
+        2**63 - 1,
+        -(2**63),
+        *(random.Random(7).randint(-(2**63), 2**63 - 1) for _ in range(200)),
+    ]
+    high, low = limbs_of("v")
+    frame = spark.createDataFrame([(v,) for v in values], "v BIGINT")
+    for row in frame.selectExpr("v", f"{high} AS high", f"{low} AS low").collect():
+        assert row["high"] * 2**32 + row["low"] == row["v"]
+        assert row["low"] * row["v"] >= 0
+        assert abs(row["low"]) < 2**32
+
+
+def test_a_call_in_two_steps_is_the_call(spark: SparkSession) -> None:
+    """Partial values of rows, merged within parts and then over all parts, give what the call gives."""
+    chance = random.Random(11)
+    rows = [
+        (
+            chance.randrange(4),
+            chance.randrange(3),
+            *(None if chance.random() < 0.2 else value for value in (
+                chance.randint(-(2**57), 2**57), chance.randint(-9, 9), chance.randint(-99, 99) / 4,
+                Decimal(chance.randint(-999, 999)).scaleb(-2), chance.choice("abc"), chance.random() < 0.5,
+            )),
+        )
+        for _ in range(120)
+    ]  # fmt: skip
+    frame = spark.createDataFrame(
+        rows, "g INT, part INT, b BIGINT, i INT, d DOUBLE, m DECIMAL(9,2), s STRING, o BOOLEAN"
+    )
+    types = dict(frame.dtypes)
+    split_calls: list[tuple[Call, tuple[str, ...], Split]] = []
+    for function, arguments in (
+        *((f, (a,)) for f in ("sum", "avg", "min", "max", "count") for a in "bidm"),
+        *((f, ("o",)) for f in ("bool_and", "bool_or", "every", "any", "count_if")),
+        *((f, (a, by)) for f in ("min_by", "max_by") for a in "bs" for by in "idm"),
+        ("count", ()), ("min", ("s",)), ("count", ("s", "o")),
+    ):  # fmt: skip
+        call = Call(
+            f"c{len(split_calls)}", function, arguments, where="i > -5" if len(split_calls) % 3 else ""
+        )
+        kinds = tuple(types[one] for one in arguments)
+        halves = split(call, kinds, f"{call.name}_")
+        if halves is None:  # a decimal average has no partial values that keep its digits
+            assert (function, kinds) == ("avg", ("decimal(9,2)",))
+            continue
+        split_calls.append((call, kinds, halves))
+    assert len(split_calls) > 35
+    partials = [partial for _, _, halves in split_calls for partial in halves.partials]
+    whole = frame.groupBy("g").agg(*[F.expr(p.text).alias(p.name) for p in partials]).dtypes
+    kinds_of = dict(whole)
+    single = frame.select(
+        "g", "part", *[F.expr(f"CAST({p.row} AS {kinds_of[p.name]})").alias(p.name) for p in partials]
+    )
+
+    def merged() -> list[Column]:
+        return [F.expr(f"CAST({p.merge}({p.name}) AS {kinds_of[p.name]})").alias(p.name) for p in partials]
+
+    parts = single.groupBy("g", "part").agg(*merged()).groupBy("g").agg(*merged())
+    found = parts.select("g", *[F.expr(halves.whole).alias(call.name) for call, _, halves in split_calls])
+    wanted = frame.groupBy("g").agg(
+        *[F.expr(lower_call(call, kinds)).alias(call.name) for call, kinds, _ in split_calls]
+    )
+    assert found.dtypes == wanted.dtypes
+    assert told(found) == told(wanted)
+
+
+def told(frame: DataFrame) -> list[list[object]]:
+    """The rows in the order of their groups, doubles by their first nine digits: they may be added in any order."""
+    rows = frame.sort("g").collect()
+    return [[f"{value:.9g}" if isinstance(value, float) else value for value in row] for row in rows]

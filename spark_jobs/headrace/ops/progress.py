@@ -201,9 +201,10 @@ def span(ms: int | None) -> str:
 class ProgressView:
     """Use as a context manager; give `view` itself as `on_progress`. Safe from any thread.
 
-    On a terminal it draws in place; elsewhere a query gets a line at its first batch with input, then one
-    for all its batches of the last seconds. `status` says what the driver is at. `state_rows` knows a query's rows by hash partition better than its batches do (they come
-    after the batch; see `statecount`). `clock` gives seconds.
+    On a terminal it draws in place; elsewhere a query gets a line at its first batch with rows in or out, then one
+    for all its batches of the last seconds. `status` says what the driver is at. `state_rows` knows a query's
+    rows by hash partition better than its batches do (they come after the batch; see `statecount`). `clock`
+    gives seconds.
     """
 
     def __init__(
@@ -245,7 +246,8 @@ class ProgressView:
     def __call__(self, batch: Batch) -> None:
         with self._lock:
             self._board = absorb(self._board, batch)
-            if not self._console.is_terminal and (batch.input_rows or batch.query in self._untold):
+            moved = batch.input_rows or batch.output_rows or batch.query in self._untold
+            if not self._console.is_terminal and moved:
                 self._untold[batch.query] = stretched(self._untold.get(batch.query), batch)
                 if self._clock() - self._told_at.get(batch.query, -math.inf) >= TOLD_EVERY:
                     self._tell(batch.query)

@@ -12,6 +12,7 @@ Nothing of Spark's is ever written here. Offsets come in the order of the plan's
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import Refused
+from headrace.sql.explain import plan_lines
 from headrace.sql.nodes import Result
 
 NO_OFFSET = "-"
@@ -97,7 +99,7 @@ class Checkpoint:
     # ---- the query itself ----
     def same_query(self, result: Result, partitions: int) -> None:
         """Refuse a changed plan or another N on existing state; note both at the first start."""
-        now = {"fingerprint": fingerprint(result), "partitions": partitions, "plan": repr(result.plan)}
+        now = {"fingerprint": fingerprint(result), "partitions": partitions, "plan": plan_lines(result)}
         try:
             before = json.loads((self.folder / "query.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -113,7 +115,7 @@ class Checkpoint:
         elif before["fingerprint"] != now["fingerprint"]:
             raise Refused(
                 f"{result.name}: the query has changed, and its state belongs to the query before",
-                hint=f"it was: {before['plan']}; keep the old text, or use another lake",
+                hint=f"{_difference(before['plan'], plan_lines(result))}; keep the old text, or use another lake",
                 place=result.place,
             )
 
@@ -136,6 +138,14 @@ def fingerprint(result: Result) -> str:
     """A short digest of what a result computes; a renamed place or comment does not change it."""
     parts = repr((result.plan, result.emit, result.keys, result.upsert))
     return hashlib.sha256(_without_places(parts).encode()).hexdigest()[:16]
+
+
+def _difference(before: list[str] | str, now: list[str]) -> str:
+    """The nodes of a plan that are not what they were."""
+    old = before.splitlines() if isinstance(before, str) else before
+    changes = [line for line in difflib.ndiff(old, now) if line[:2] in ("- ", "+ ")]
+    told = "; ".join(f"{'was' if line[0] == '-' else 'is now'} `{line[2:]}`" for line in changes)
+    return told or "its plan reads the same, and is built otherwise"
 
 
 def _without_places(text: str) -> str:

@@ -10,7 +10,7 @@ import re
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from headrace.errors import HeadraceError, Refused
+from headrace.errors import HeadraceError, NotOwner, Refused
 from headrace.sql.aggregates import OVERFLOW
 from headrace.sql.nodes import Result
 
@@ -53,6 +53,11 @@ def fault_of(
                 hint=hint,
                 place=result.place,
             )
+    if "CONCURRENT_STREAM_LOG_UPDATE" in text:
+        return NotOwner(
+            f"{result.name}: another run has taken its batch{where}",
+            hint="one run at a time holds a pipeline's state in a lake: stop the other one first",
+        )
     return HeadraceError(f"{result.name}: the query failed{where}: {_cause(text)}{reading}")
 
 

@@ -31,6 +31,7 @@ from headrace.sql.nodes import (
     Project,
     RowsWindow,
     Scan,
+    Spread,
     Union,
     Window,
     Windowed,
@@ -93,6 +94,10 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
             return _project(lower(below, inputs), columns, inputs)
         case Windowed(input=below, window=window):
             return _windowed(lower(below, inputs), window)
+        case Spread(input=below, window=window):
+            spread = _in_windows(lower(below, inputs), window, 0)
+            borders = (F.col("__w.start").alias("window_start"), F.col("__w.end").alias("window_end"))
+            return spread.select("*", *borders).drop("__w")
         case Aggregate():
             return _aggregate(node, inputs)
         case Having(input=below, condition=condition):
@@ -147,17 +152,22 @@ def _windowed(rows: DataFrame, window: Window) -> DataFrame:
 
     Two columns and not Spark's struct: its hash aggregate has generated maps for plain keys alone.
     """
-    time = window.time or "_event_time"
     if window.kind == "session":
-        return _in_session(rows, window, time)
+        return _in_session(rows, window, window.time or "_event_time")
+    spread = _in_windows(rows, window, SHIFT_US)
+    start, end = F.col("__w.start").alias(START), F.col("__w.end").alias(END, metadata=WATERMARKED)
+    return spread.select("*", start, end).drop("__w")
+
+
+def _in_windows(rows: DataFrame, window: Window, shift_us: int) -> DataFrame:
+    """Each row once for each of its windows, `__w`, a struct of start and end."""
+    time = window.time or "_event_time"
     text = windows.window_struct(
-        window.kind, window.size, window.slide, window.offset, window.zone, time, SHIFT_US
+        window.kind, window.size, window.slide, window.offset, window.zone, time, shift_us
     )
     several = window.kind in ("sliding", "cumulate")
     one = F.explode(F.expr(text)) if several else F.expr(text)
-    spread = analysed(lambda f: f.select("*", one.alias("__w")), rows, window.place, "WINDOW")
-    start, end = F.col("__w.start").alias(START), F.col("__w.end").alias(END, metadata=WATERMARKED)
-    return spread.select("*", start, end).drop("__w")
+    return analysed(lambda f: f.select("*", one.alias("__w")), rows, window.place, "WINDOW")
 
 
 def _in_session(rows: DataFrame, window: Window, time: str) -> DataFrame:

@@ -1,8 +1,10 @@
 """Sessions with EMIT CHANGES: after each batch the new value of each session that it touched, and a
 deletion of each one that was merged into another or has grown.
 
-Held are the rows of the sessions that are still open, each with where its session started and whether it was
-the last one in it: the borders that were told.
+Held are *cells* of the sessions that are still open. A cell holds the rows of a key in one span of time as long
+as the gap, which are in one session whatever comes: their first and last time and the calls' partial values. Where
+a call has no partial values (a set, a list, the first value by time), a cell is one row. Each cell knows where the
+session that was told of it started, and whether it was the last one in it.
 """
 
 from __future__ import annotations
@@ -19,10 +21,33 @@ from headrace.runtime.lower import ADMITTED, ALL, types_of
 from headrace.runtime.watermark import strictly_behind
 from headrace.sql.aggregates import is_ordered, lower_call
 from headrace.sql.nodes import TIME_ORDER, Aggregate, Call, Windowed
+from headrace.sql.partials import Partial, split
 
-TIME, START, END = "__time", "__start", "__end"  # microseconds since 1970
-LAST = "__last"  # whether the row was the last one of its session
+CELL, FIRST, LAST = "__cell", "__first", "__last"  # where it begins, and its rows: microseconds since 1970
+START, CLOSES, TOLD = "__start", "__closes", "__told"  # of the session as told before; TOLD is its LAST then
 NEW = "__new"
+END = "__end"  # of a session
+_FACTS = (FIRST, LAST, START, CLOSES, TOLD, NEW)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How a cell holds the values of calls: `many` rows as `partials` with their types, or one row's arguments.
+
+    `values` give each call, out of a session's merged partials or by an aggregate over its rows.
+    """
+
+    values: tuple[Column, ...]
+    many: bool = False
+    partials: tuple[tuple[Partial, str], ...] = ()
+
+    def of_row(self) -> list[Column]:
+        return [F.expr(f"CAST({one.row} AS {kind})").alias(one.name) for one, kind in self.partials]
+
+    def merged(self) -> list[Column]:
+        return [
+            F.expr(f"CAST({one.merge}({one.name}) AS {kind})").alias(one.name) for one, kind in self.partials
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +71,29 @@ class SessionChanges:
 
     def turn(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> Turn:
         pruned, calls = self._pruned(rows)
-        behind = strictly_behind(F.col(TIME) + F.lit(self.gap), watermark_ms)
-        taken = in_time(pruned, behind, watermark_ms)
-        fresh = taken.rows.withColumns(
-            {START: F.lit(None).cast("bigint"), LAST: F.lit(False), NEW: F.lit(True)}
-        )
-        every = fresh if state is None else fresh.unionByName(state.withColumn(NEW, F.lit(False)))
-        held = self._sessions(every, watermark_ms).localCheckpoint()
-        stored = [*pruned.columns, START, LAST]
-        after = held.drop(START, LAST).withColumnsRenamed({"__starts": START, "__ends": LAST})
+        taken = in_time(pruned, self._behind(FIRST, watermark_ms), watermark_ms)
+        how = self._how(pruned, calls)
+        cells = self._cells(taken.rows, state, how)
+        held = self._sessions(cells, watermark_ms).localCheckpoint()
+        stored = [name for name in cells.columns if name not in (NEW, TOLD)]
+        after = held.drop(START, CLOSES).withColumnsRenamed({"__starts": START, "__ends": CLOSES})
         return Turn(
-            output=self._output(held, calls),
+            output=self._output(held, how),
             state=after.where("__keep").select(*stored),
             changes=changes_of(after, stored),
             late=taken.late,
         )
+
+    def _behind(self, time: str, watermark_ms: int | None) -> Column:
+        """Whether a session that ends with this time is closed."""
+        return strictly_behind(F.col(time) + F.lit(self.gap), watermark_ms)
 
     def _pruned(self, rows: DataFrame) -> tuple[DataFrame, list[Call]]:
         """Keys, time and arguments of the calls, each a column of its own; and the calls over those."""
         names = {name.casefold() for name in rows.columns}
         chosen: list[Column] = [F.expr(key.expression).alias(key.name) for key in self.node.keys]
         chosen += [] if self.node.keys else [F.lit(0).alias(ALL)]
-        chosen.append(F.unix_micros(F.expr(self._windowed.window.time or "_event_time")).alias(TIME))
+        chosen.append(F.unix_micros(F.expr(self._windowed.window.time or "_event_time")).alias(FIRST))
         if any(is_ordered(call) for call in self.node.calls):
             chosen += [F.col(name) for name in TIME_ORDER if name in rows.columns]
         calls = []
@@ -84,52 +110,84 @@ class SessionChanges:
             calls.append(replace(call, arguments=tuple(arguments), where=where))
         return rows.select(*chosen), calls
 
-    def _sessions(self, rows: DataFrame, watermark_ms: int | None) -> DataFrame:
-        """Each row with where its session starts now and whether it ends with the row, and what is kept of its key.
+    def _how(self, rows: DataFrame, calls: list[Call]) -> Held:
+        """Cells of many rows where all calls have partial values, else of one."""
+        halves = [split(call, types_of(rows, call), f"__part{n}_") for n, call in enumerate(calls)]
+        whole = [half for half in halves if half is not None]
+        if len(whole) < len(calls):
+            values = [F.expr(lower_call(call, types_of(rows, call))).alias(call.name) for call in calls]
+            return Held(tuple(values))
+        partials = [partial for half in whole for partial in half.partials]
+        one = [F.count(F.lit(1)), *(F.expr(partial.text).alias(partial.name) for partial in partials)]
+        kinds = [field.dataType.simpleString() for field in rows.groupBy().agg(*one).schema.fields[1:]]
+        values = [F.expr(half.whole).alias(call.name) for half, call in zip(whole, calls, strict=True)]
+        return Held(tuple(values), True, tuple(zip(partials, kinds, strict=True)))
 
-        A session is open where it ends at the watermark or later. Sessions of a key end in the order in which
-        they start, so that the open ones are those from that of the first row which itself is not behind.
+    def _cells(self, rows: DataFrame, state: DataFrame | None, how: Held) -> DataFrame:
+        """The batch's rows and the state as cells, one for each key and span of time where they hold many rows."""
+        unknown = F.lit(None).cast("bigint")
+        fresh = rows.withColumns(
+            {LAST: F.col(FIRST), START: unknown, CLOSES: F.lit(False), TOLD: unknown, NEW: F.lit(True)}
+        )
+        if how.many:
+            begin = F.expr(f"{FIRST} - pmod({FIRST}, {self.gap}L)").alias(CELL)
+            fresh = fresh.select(*self.keys, begin, *_FACTS, *how.of_row())
+        every = fresh
+        if state is not None:
+            every = fresh.unionByName(state.withColumns({TOLD: F.col(LAST), NEW: F.lit(False)}))
+        if not how.many:
+            return every
+        merged = [F.min(FIRST).alias(FIRST), *(F.max(name).alias(name) for name in _FACTS[1:])]
+        return every.groupBy(*self.keys, CELL).agg(*merged, *how.merged())
+
+    def _sessions(self, cells: DataFrame, watermark_ms: int | None) -> DataFrame:
+        """Each cell with where its session starts now and whether it ends there, and what is kept of its key.
+
+        Sessions of a key end in the order in which they start, so that the open ones are those from that of
+        the first cell which itself is not behind.
         """
-        gap, order = F.lit(self.gap), Window.partitionBy(*self.keys).orderBy(TIME, LAST)
-        before, behind = F.lag(TIME).over(order), F.lead(TIME).over(order)
-        bordered = rows.withColumns(
+        gap, order = F.lit(self.gap), Window.partitionBy(*self.keys).orderBy(FIRST, CLOSES)
+        before = F.max(LAST).over(order.rowsBetween(Window.unboundedPreceding, -1))
+        so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        last = F.max(LAST).over(so_far)
+        bordered = cells.withColumns(
             {
-                "__first": before.isNull(),
-                "__opens": F.coalesce(F.col(TIME) - before > gap, F.lit(True)),
-                "__ends": F.coalesce(behind - F.col(TIME) > gap, F.lit(True)),
+                "__one": before.isNull(),
+                "__opens": F.coalesce(F.col(FIRST) - before > gap, F.lit(True)),
+                "__ends": F.coalesce(F.lead(FIRST).over(order) - last > gap, F.lit(True)),
             }
         )
-        so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        bordered = bordered.withColumn("__starts", F.max(F.when(F.col("__opens"), F.col(TIME))).over(so_far))
+        bordered = bordered.withColumn("__starts", F.max(F.when(F.col("__opens"), F.col(FIRST))).over(so_far))
         whole = Window.partitionBy(*self.keys)
-        stands = ~strictly_behind(F.col(TIME) + gap, watermark_ms)
+        stands = ~self._behind(LAST, watermark_ms)
         bordered = bordered.withColumns(
             {
                 "__open": F.min(F.when(stands, F.col("__starts"))).over(whole),
                 "__oldest": F.min("__starts").over(whole),
-                "__fresh": F.max(NEW).over(whole),
+                "__touched": F.max(NEW).over(whole),
             }
         )
         open_ = F.col("__open")
         return bordered.withColumns(
             {
                 "__keep": F.coalesce(F.col("__starts") >= open_, F.lit(False)),
-                "__changed": F.col("__fresh") | open_.isNull() | (F.col("__oldest") < open_),
-                GONE: open_.isNull() & F.col("__first"),
+                "__changed": F.col("__touched") | (F.col("__oldest") < open_),
+                GONE: open_.isNull() & F.col("__one"),
             }
-        ).drop("__opens", "__first", "__open", "__oldest")
+        ).drop("__opens", "__one", "__open", "__oldest")
 
-    def _output(self, rows: DataFrame, calls: Sequence[Call]) -> DataFrame:
-        """The touched sessions' values, and the borders that no session has any more as deletions."""
-        keys, touched = list(self.keys), rows.where("__fresh")
-        values = [F.expr(lower_call(call, types_of(touched, call))).alias(call.name) for call in calls]
-        values = values or [F.count(F.lit(1)).alias("__rows")]
-        end = F.col(TIME) + F.lit(self.gap)
+    def _output(self, held: DataFrame, how: Held) -> DataFrame:
+        """The touched sessions' values, and as deletions the borders that no session has any more."""
+        keys, gap = list(self.keys), F.lit(self.gap)
+        touched = held.where("__touched")
         sessions = touched.groupBy(*keys, F.col("__starts").alias(START))
-        now = sessions.agg(*values, F.max(end).alias(END), F.max(NEW).alias("__touched"))
-        now = now.where("__touched").drop("__touched").withColumn(ADMITTED, F.lit(True))
-        moved = f"NOT {NEW} AND {LAST} AND NOT (__ends AND {START} = __starts)"
-        gone = touched.where(moved).select(*keys, START, end.alias(END), F.lit(False).alias(ADMITTED))
+        facts = ((F.max(LAST) + gap).alias(END), F.max(NEW).alias(ADMITTED))
+        now = sessions.agg(*facts, *(how.merged() if how.many else how.values)).where(ADMITTED)
+        if how.many:
+            now = now.select(*keys, START, END, ADMITTED, *how.values)
+        moved = f"{CLOSES} AND NOT (__ends AND {START} = __starts AND {TOLD} = {LAST})"
+        end = (F.col(TOLD) + gap).alias(END)
+        gone = touched.where(moved).select(*keys, START, end, F.lit(False).alias(ADMITTED))
         both = now.unionByName(gone, allowMissingColumns=True)
         return both.withColumns(
             {"window_start": F.timestamp_micros(START), "window_end": F.timestamp_micros(END)}

@@ -20,7 +20,7 @@ from headrace.sql.functions import is_aggregate
 from headrace.sql.nodes import TIME_ORDER, Call
 
 ORDER = f"struct({', '.join(TIME_ORDER)})"
-_LIMB = 4_294_967_296  # 2^32: a BIGINT is high * 2^32 + low, and the sums of both halves can't overflow
+_LIMB = 4_294_967_296  # 2^32: a BIGINT is high * 2^32 + low, and the halves' sums have room for 2^31 rows and more
 _DIGITS = 18  # a wide decimal, taken as a whole number, is high * 10^18 + low
 _WIDE = 28  # a decimal with more digits: its sum has no room for ten digits more
 
@@ -72,25 +72,26 @@ def over(call: Call, types: Sequence[str], window: str) -> str:
         value = _when(call, call.arguments[0])
         return f"CAST(sum(CAST({value} AS DECIMAL(38, 0))) OVER {window} AS BIGINT)"
     text = lower_call(call, types)
-    for end in reversed(_ends_of_aggregates(text)):
+    for _, end in reversed(aggregate_spans(text)):
         text = f"{text[:end]} OVER {window}{text[end:]}"
     return text
 
 
-def _ends_of_aggregates(text: str) -> list[int]:
-    """Where the aggregate calls of a text end, their WITHIN GROUP and FILTER included."""
+def aggregate_spans(text: str) -> list[tuple[int, int]]:
+    """Where the aggregate calls of a text stand, their WITHIN GROUP and FILTER included; the outermost ones, in order."""
     words = tokens(text)
-    found: list[int] = []
+    found: list[tuple[int, int]] = []
     index = 0
     while index < len(words) - 1:
         if is_aggregate(words[index].text) and words[index + 1].token_type == TokenType.L_PAREN:
+            start = words[index].start
             index = _closing(words, index + 1)
             while index + 1 < len(words) and words[index + 1].text.upper() in ("WITHIN", "FILTER"):
                 opening = next(
                     at for at in range(index + 1, len(words)) if words[at].token_type == TokenType.L_PAREN
                 )
                 index = _closing(words, opening)
-            found.append(words[index].end + 1)
+            found.append((start, words[index].end + 1))
         index += 1
     return found
 
@@ -172,7 +173,7 @@ def _sum(call: Call, types: Sequence[str], group: str = "") -> str:
     scale = _wide_scale(kind)
     value = "x" if call.distinct else _when(call, call.arguments[0])
     if kind == "bigint":
-        halves = (f"shiftright({value}, 32)", f"{_operand(value)} & {_LIMB - 1}")
+        halves = limbs_of(value)
     elif scale is not None:
         halves = _halves(value, scale)
     else:
@@ -192,6 +193,13 @@ def _sum(call: Call, types: Sequence[str], group: str = "") -> str:
     what = f"concat({named}, ' for ', {group})" if group else named
     error = f"raise_error(concat('{OVERFLOW}', {what}, ' does not fit into {_sum_type(kind)}'))"
     return f"CASE WHEN {some} THEN coalesce({total}, {error}) END"
+
+
+def limbs_of(value: str) -> tuple[str, str]:
+    """A BIGINT as high * 2^32 + low, both with its sign: the sum of the lower ones stays as small as the values are."""
+    whole = _operand(value)
+    high = f"shiftright({whole} + (shiftright({whole}, 63) & {_LIMB - 1}), 32)"
+    return high, f"{whole} - shiftleft({high}, 32)"
 
 
 def _wide_scale(kind: str) -> int | None:

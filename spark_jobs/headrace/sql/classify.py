@@ -20,6 +20,7 @@ from headrace.sql.nodes import (
     Project,
     RowsWindow,
     Scan,
+    Spread,
     Union,
     Windowed,
     has_sessions,
@@ -76,6 +77,7 @@ def output(node: Node) -> str:
             | Filter(input=one)
             | Project(input=one)
             | Windowed(input=one)
+            | Spread(input=one)
             | Having(input=one)
         ):
             return output(one)

@@ -44,7 +44,9 @@ def interval_of(node: exp.Expr, faults: Faults) -> Interval:
         text = f"-{node.this.this.name}"
     parts = _interval_parts(text, unit.name if unit is not None else "")
     if parts is None:
-        hint = "write for instance INTERVAL '10' SECOND"
+        word = unit.name if unit is not None else ""
+        near = did_you_mean(word, (*_UNITS_US, *_UNITS_MONTHS)) if word else ""
+        hint = near or "write for instance INTERVAL '10' SECOND"
         faults.add("this interval is not understood", span_of(node), hint)
         return Interval()
     return Interval(sum(part.months for part in parts), sum(part.micros for part in parts))
@@ -75,6 +77,10 @@ def watermark_of(create: CreateSource, written: WatermarkDef, faults: Faults) ->
         hint = did_you_mean(written.column.text, declared.values())
         faults.add(f"unknown column {written.column.text} in WATERMARK FOR", written.column.span, hint)
         return None
+    kind = next(one.type for one in create.columns if one.name.text == column)
+    if kind and not kind.startswith("TIMESTAMP"):
+        hint = f"compute it: at AS to_timestamp({column}), WATERMARK FOR at AS at"
+        faults.add(f"the event time {column} is a {kind} and no TIMESTAMP", written.column.span, hint)
     base, lateness = written.expression, Interval()
     if isinstance(base, exp.Sub):
         base, lateness = base.this, interval_of(base.expression, faults)

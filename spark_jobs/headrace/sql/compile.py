@@ -135,7 +135,7 @@ def _take(word: Word, names: _Declared, faults: Faults) -> str:
         hint = "letters, digits and _, a letter first; `rejected` is Headrace's own table"
         faults.add(f"{word.text!r} is no name for a stream, table, view or result", word.span, hint)
     if folded in names.taken:
-        faults.add(f"{word.text} is declared twice", word.span)
+        faults.add(f"{word.text} is declared twice", word.span, "give one of them another name")
     names.taken.add(folded)
     return folded
 

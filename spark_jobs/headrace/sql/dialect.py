@@ -201,9 +201,9 @@ class HeadraceParser(SparkParser):
         self._advance()
         word = self._curr
         if not self._match_texts(("CHANGES", "FINAL")):
-            raise SyntaxFault(
-                "expected EMIT CHANGES or EMIT FINAL", token_span(word) if word else (start, start + 4)
-            )
+            hint = did_you_mean(word.text, ("CHANGES", "FINAL")) if word else ""
+            span = token_span(word) if word else (start, start + 4)
+            raise SyntaxFault("expected EMIT CHANGES or EMIT FINAL", span, hint)
         return Emit(word.text.lower(), (start, word.end + 1))
 
     def read_options(self) -> tuple[tuple[str, str, Span, Span], ...]:

@@ -28,6 +28,7 @@ from headrace.sql.nodes import (
     Result,
     RowsWindow,
     Scan,
+    Spread,
     Stream,
     Table,
     Union,
@@ -97,6 +98,8 @@ def title(node: Node) -> str:  # noqa: C901 one case for each node
             return f"Project {', '.join(_named(column) for column in columns)}"
         case Windowed(window=window):
             return f"Windowed {window_text(window)}"
+        case Spread(window=window):
+            return f"Spread {window_text(window)}"
         case Aggregate():
             keys = [*(_named(key) for key in node.keys), *(["window"] if node.windowed else [])]
             calls = ", ".join(_call(call) for call in node.calls)
@@ -175,6 +178,11 @@ def _table(table: Table) -> Iterator[str]:
         yield f"  {column.name} {column.type}{' NOT NULL' if column.not_null else ''}{key}"
     for key, value in table.options:
         yield f"  with {key} = {value}"
+
+
+def plan_lines(result: Result) -> list[str]:
+    """What a result computes, a line for each node."""
+    return [line.strip() for line in _plan(result) if line.strip()]
 
 
 def _plan(result: Result) -> Iterator[str]:

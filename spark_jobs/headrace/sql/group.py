@@ -53,6 +53,7 @@ class Grouping:
         plain = (
             isinstance(resolved, exp.Column) and text in selected and resolved.name.casefold() not in taken
         )
+        plain = plain and not (self.windowed and resolved.name.casefold() in WINDOW_COLUMNS)
         name = resolved.name if plain else f"__key{len(self.key_nodes)}"
         self.keys[text] = name
         self.key_nodes.append(Named(name, text, self.names.faults.source.place(span_of(node))))

@@ -5,7 +5,7 @@ an open file or a clock; printing a tree is enough to compare it.
 
 Column names inside a plan:
 - a stream's own columns, and `_timestamp`, `_offset`, `_partition`, `_event_time`;
-- `window_start`, `window_end` above a `Windowed` or an `Aggregate` with a window;
+- `window_start`, `window_end` above a `Windowed`, a `Spread` or an `Aggregate` with a window;
 - `__key0`, `__key1`, … group keys that are expressions or not selected (hidden in results);
 - `__agg0`, `__agg1`, … the values of aggregate calls, between `Aggregate` and `Project`;
 - `__rows0`, `__rows1`, … those of calls over ROWS windows, between `RowsWindow` and `Project`.
@@ -166,6 +166,14 @@ class Windowed:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """One row for each window that holds the row, with `window_start` and `window_end`; nothing is held or closed."""
+
+    input: Node
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One aggregate call. `function` is a row of `aggregates.AGGREGATES`, or any Spark aggregate in lower case."""
 
@@ -247,6 +255,7 @@ Node = (
     | Filter
     | Project
     | Windowed
+    | Spread
     | Aggregate
     | RowsWindow
     | Having
@@ -345,6 +354,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
             | Filter(input=one)
             | Project(input=one)
             | Windowed(input=one)
+            | Spread(input=one)
             | Aggregate(input=one)
             | RowsWindow(input=one)
             | Having(input=one)

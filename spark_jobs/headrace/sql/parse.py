@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from headrace.errors import Refused, nearest
 from headrace.sql.catalog import NESTED_TYPES, SIMPLE_TYPES, TYPE_NUMBERS
 from headrace.sql.dialect import HeadraceParser, SyntaxFault, parser, token_span, tokens
-from headrace.sql.source import Source, Span
+from headrace.sql.source import Source, Span, did_you_mean
 
 Option = tuple[str, str, Span, Span]  # key, value, and the spans of both
 
@@ -199,10 +199,11 @@ def _read_query(reading: HeadraceParser, source: Source, form: str, name: Word) 
     first = reading._curr
     query = reading._parse_ddl_select()
     if query is None:
-        reading.raise_error("expected a SELECT after AS", first)
+        hint = did_you_mean(first.text, ("SELECT", "WITH")) if first else ""
+        raise SyntaxFault("expected a SELECT after AS", token_span(first or reading._prev), hint)
     last = reading._prev
     span = (first.start, last.end + 1)
-    return CreateQuery(form, name, options, cast(exp.Expr, query), source.expanded[span[0] : span[1]], span)
+    return CreateQuery(form, name, options, query, source.expanded[span[0] : span[1]], span)
 
 
 def _read_source(reading: HeadraceParser, form: str, name: Word, faults: list[SyntaxFault]) -> CreateSource:

@@ -35,13 +35,14 @@ from headrace.sql.nodes import (
     Named,
     Node,
     Project,
+    Spread,
     Windowed,
 )
 from headrace.sql.readon import held_back, passed_on, refuse_changes
 from headrace.sql.rowswindow import has_rows_window, plan_rows_windows
 from headrace.sql.scope import UNKNOWN, WINDOW_COLUMNS, Faults, Member, Relation, Scope
 from headrace.sql.select_list import Item, items_of
-from headrace.sql.source import did_you_mean
+from headrace.sql.source import Span, did_you_mean
 from headrace.sql.union import bare, union_of
 
 
@@ -82,6 +83,7 @@ def exposed(planned: Planned) -> Relation:
     """What another query sees of a planned one; the groups of a reference table are rows like its own."""
     relation = planned.relation
     grouped = relation.origin == "stream" and (planned.shape != "rows" or relation.grouped)
+    grouped = grouped and not planned.windowed  # such a one is refused for its EMIT CHANGES
     return replace(relation, direct=False, grouped=grouped, keys=planned.keys)
 
 
@@ -161,6 +163,10 @@ def _from(query: exp.Select, context: Context) -> Joined | None:
         return None
     first = member_of(clause.this, context)
     others = [(join, member_of(join.this, context)) for join in query.args.get("joins") or []]
+    if query.args.get("group") is None and not any(map(has_aggregate, query.expressions)):
+        span = whole_span(query.expressions[0])
+        first = _spread(first, span, context)
+        others = [(join, _spread(member, span, context)) for join, member in others]
     for item in [clause.this, *(join.this for join, _ in others)]:
         for nested in item.args.get("joins") or []:
             context.faults.add(
@@ -218,6 +224,19 @@ def _window_table(item: WindowTable, context: Context) -> Member:
     check_watermark(relation, clause.span, context.faults)
     node = Windowed(Alias(context.relations[item.this.name.casefold()].node, alias), window)
     return Member(alias, replace(relation, node=node, windowed=True))
+
+
+def _spread(member: Member, span: Span, context: Context) -> Member:
+    """The rows of a window table with their windows' borders, for a query that has no GROUP BY to take them."""
+    relation, node = member.relation, member.relation.node
+    if not relation.windowed or not isinstance(node, Windowed) or not isinstance(node.input, Alias):
+        return member
+    if node.window.kind == "session":
+        hint = "GROUP BY …, window_start, window_end"
+        context.faults.add("a row alone does not know its session", span, hint)
+    spread = Alias(Spread(node.input.input, node.window), node.input.name)
+    columns = (*relation.columns, "window_start", "window_end")
+    return Member(member.alias, replace(relation, node=spread, columns=columns, windowed=False))
 
 
 def _aliased(relation: Relation, alias: str) -> Member:
@@ -279,11 +298,6 @@ def _rows(joined: Joined, items: list[Item], context: Context, *, inner: bool) -
     """A query without groups: a projection of its rows, or of the newest values of groups."""
     members = joined.scope.members
     groups = next((m.relation for m in members if m.relation.grouped), None)
-    if any(m.relation.windowed for m in members):
-        hint = "GROUP BY …, window_start, window_end"
-        context.faults.not_yet(
-            "a window table without GROUP BY of its windows", whole_span(items[0].node), hint
-        )
     names = context.names()
     place = context.faults.source.place
     columns = [Named(i.name, text_of(i.node, joined.scope, names), place(whole_span(i.node))) for i in items]
@@ -319,9 +333,8 @@ def _grouped(
     expressions, borders = group_items(query, items, joined.scope, faults)
     if by_table and not borders:
         hint = "add window_start, window_end to GROUP BY"
-        faults.not_yet(
-            "groups over all windows of a window table", whole_span(query.args.get("group") or query), hint
-        )
+        span = whole_span(query.args.get("group") or query)
+        faults.add("groups over all windows of a window table", span, hint)
     if not windowed:
         refuse_changes(joined, "groups", whole_span(query.args.get("group") or query), faults)
     in_windows = windowed or by_table

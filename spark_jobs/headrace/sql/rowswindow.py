@@ -44,7 +44,8 @@ def plan_rows_windows(query: exp.Select, joined: Joined, items: list[Item], cont
     if any(m.relation.windowed for m in members):
         faults.not_yet("a ROWS WINDOW over a window table", span_of(overs[0]))
     if query.args.get("distinct") is not None:
-        faults.not_yet("DISTINCT with a ROWS WINDOW", whole_span(query.expressions[0]))
+        hint = "SELECT DISTINCT … FROM (SELECT … OVER (ROWS WINDOW …) … FROM …)"
+        faults.add("DISTINCT with a ROWS WINDOW in one query", whole_span(query.expressions[0]), hint)
     if not joined.carries:
         faults.add("the rows have no event time here", span_of(overs[0]))
     below = _Below(joined, context)

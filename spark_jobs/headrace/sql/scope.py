@@ -13,6 +13,7 @@ from headrace.errors import Refused
 from headrace.sql.nodes import SYSTEM_COLUMNS, Node, Scan, Window
 from headrace.sql.source import Source, Span, did_you_mean
 
+MOST_NAMED = 8  # columns, in a hint
 WINDOW_COLUMNS = {
     "window_start": "window_start",
     "window_end": "window_end",
@@ -166,7 +167,9 @@ class Scope:
         return (*own, *(self.outer.names(alias) if self.outer else ()))
 
     def hint(self, name: str, alias: str = "") -> str:
-        return did_you_mean(name, self.names(alias))
+        columns = [c for m in self.members if alias in ("", m.alias) for c in m.relation.columns]
+        listed = f"there are {', '.join(columns[:MOST_NAMED])}" if columns else ""
+        return did_you_mean(name, self.names(alias)) or listed
 
     @property
     def several(self) -> bool:

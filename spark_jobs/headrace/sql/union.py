@@ -23,7 +23,8 @@ def union_of(query: exp.Union, left: Planned, right: Planned, faults: Faults) ->
         return Planned(UNKNOWN, emit=emit)
     if not (one.open or two.open) and len(one.columns) != len(two.columns):
         message = f"UNION ALL of {len(one.columns)} and {len(two.columns)} columns"
-        faults.add(message, whole_span(query.expression))
+        hint = "both sides have the same columns, by position"
+        faults.add(message, whole_span(query.expression), hint)
     carries = one.carries and two.carries
     parts = _flat(one.node, two.node) if one.carries == two.carries else (bare(one), bare(two))
     times = frozenset(

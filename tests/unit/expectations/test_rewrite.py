@@ -34,24 +34,34 @@ def test_a_window_becomes_a_lateral_view_between_from_and_where() -> None:
     )
     assert "FROM s LATERAL VIEW inline(" in found
     assert (
-        "__windows AS window_start, window_end WHERE (v > 0 OR v < -1) AND unix_micros(window_end) > __late_us"
+        "__windows AS __started, __ended WHERE (v > 0 OR v < -1) AND unix_micros(__ended) > __late_us"
         in found
     )
-    assert "GROUP BY k , window_start, window_end HAVING COUNT(*) > 1" in found
-    assert found.startswith(
-        "SELECT k, COUNT(*), window_start AS __window_start, window_end AS __window_end FROM"
-    )
+    assert "GROUP BY k , __started, __ended HAVING COUNT(*) > 1" in found
+    assert found.startswith("SELECT k, COUNT(*), __started AS __window_start, __ended AS __window_end FROM")
 
 
 def test_a_window_alone_is_the_whole_group() -> None:
     found = text_of("SELECT COUNT(*) FROM s GROUP BY WINDOW TUMBLING(INTERVAL '10' SECOND)")
-    assert found.endswith("GROUP BY window_start, window_end")
+    assert found.endswith("GROUP BY __started, __ended")
 
 
-def test_the_forms_of_a_window_column_that_are_written_are_columns_of_the_view() -> None:
-    found = text_of("SELECT _WINDOW_START AS a FROM s GROUP BY WINDOW TUMBLING(INTERVAL '10' SECOND)")
-    assert "__windows AS window_start, window_end, _window_start" in found
-    assert found.endswith("GROUP BY window_start, window_end, _window_start")
+def test_a_window_s_columns_are_named_outside_aggregates_and_within_them_those_of_the_rows() -> None:
+    found = text_of(
+        "SELECT _WINDOW_START AS a, window_end, MAX(window_end) AS last, s.window_end AS own FROM s "
+        "GROUP BY s.window_end WINDOW TUMBLING(INTERVAL '10' SECOND) HAVING window_end > MIN(window_start)"
+    )
+    assert found.startswith(
+        "SELECT __started AS a, __ended AS window_end, MAX(window_end) AS last, s.window_end AS own, "
+    )
+    assert found.endswith("GROUP BY s.window_end , __started, __ended HAVING __ended > MIN(window_start)")
+
+
+def test_a_window_table_without_groups_shows_the_bounds_as_columns() -> None:
+    found = text_of(
+        "SELECT * FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND)) WHERE window_end > ts"
+    )
+    assert found.endswith("__windows AS window_start, window_end WHERE window_end > ts")
 
 
 def test_a_table_function_groups_as_it_is_written() -> None:
@@ -61,7 +71,8 @@ def test_a_table_function_groups_as_it_is_written() -> None:
     )
     assert "FROM s AS t LATERAL VIEW inline(" in found
     assert "unix_micros(ts)" in found
-    assert found.strip().endswith("GROUP BY k, window_start, window_end")
+    assert found.startswith("SELECT k, __ended AS window_end,")
+    assert found.strip().endswith("GROUP BY k, __started, __ended")
 
 
 def test_a_session_is_spark_s_own_window_over_all_rows() -> None:

@@ -96,7 +96,7 @@ def test_without_a_terminal_a_query_is_told_at_its_first_batch_and_then_now_and_
     out, now = io.StringIO(), [0.0]
     with ProgressView(Console(file=out, width=40), "title", clock=lambda: now[0]) as view:
         view(batch())
-        view(batch(number=1, input_rows=0))
+        view(batch(number=1, input_rows=0, output_rows=0))
         for number in range(2, 5):
             view(batch(number=number))
         view(batch("other", number=7))
@@ -104,14 +104,14 @@ def test_without_a_terminal_a_query_is_told_at_its_first_batch_and_then_now_and_
         view(batch(number=5, watermark_ms=5 * HOUR + 1_000))
         view(batch(number=6))
         view.status("done")
-        view(batch(number=8))
+        view(batch(number=8, input_rows=0))
     assert out.getvalue().splitlines() == [
         "hourly batch 0: 100 rows in, 10 out, 2.0 s, 50 rows/s, watermark 1970-01-01 05:00",
         "other batch 7: 100 rows in, 10 out, 2.0 s, 50 rows/s, watermark 1970-01-01 05:00",
         "hourly batches 2 to 5: 400 rows in, 40 out, 8.0 s, 50 rows/s, watermark 1970-01-01 05:00:01",
         line(stretched(None, batch(number=6))),
         "done",
-        line(stretched(None, batch(number=8))),
+        line(stretched(None, batch(number=8, input_rows=0))),
     ]
 
 

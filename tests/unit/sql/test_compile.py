@@ -134,7 +134,7 @@ def test_a_bad_type_hides_no_other_error_of_its_statement() -> None:
         ("unknown type STRNG", "did you mean STRING?"),
         ("unknown type BIGNT", "did you mean BIGINT?"),
         ("unknown option 'connecter'", "did you mean connector?"),
-        ("unknown column w", ""),
+        ("unknown column w", "there are k, v"),
     ]
 
 
