@@ -27,6 +27,10 @@ from headrace.sql.nodes import Result
 
 NO_OFFSET = "-"
 
+STATE_FORMAT = (
+    2  # what states hold for one and the same plan; 2: the halves of a BIGINT sum, cells of sessions
+)
+
 
 @dataclass(frozen=True, slots=True)
 class BatchOffsets:
@@ -136,7 +140,7 @@ class Checkpoint:
 
 def fingerprint(result: Result) -> str:
     """A short digest of what a result computes; a renamed place or comment does not change it."""
-    parts = repr((result.plan, result.emit, result.keys, result.upsert))
+    parts = repr((STATE_FORMAT, result.plan, result.emit, result.keys, result.upsert))
     return hashlib.sha256(_without_places(parts).encode()).hexdigest()[:16]
 
 

@@ -20,7 +20,10 @@ from headrace.sql.functions import is_aggregate
 from headrace.sql.nodes import TIME_ORDER, Call
 
 ORDER = f"struct({', '.join(TIME_ORDER)})"
-_LIMB = 4_294_967_296  # 2^32: a BIGINT is high * 2^32 + low, and the halves' sums have room for 2^31 rows and more
+# A BIGINT is high * 2^22 + low. The lower ones' sum has room for 2^41 rows, the upper ones' for 2^22 rows of the
+# largest values there are before others take them back; beyond that the sum fails, and is never wrong.
+_LIMB_BITS = 22
+_LIMB = 1 << _LIMB_BITS
 _DIGITS = 18  # a wide decimal, taken as a whole number, is high * 10^18 + low
 _WIDE = 28  # a decimal with more digits: its sum has no room for ten digits more
 
@@ -196,10 +199,8 @@ def _sum(call: Call, types: Sequence[str], group: str = "") -> str:
 
 
 def limbs_of(value: str) -> tuple[str, str]:
-    """A BIGINT as high * 2^32 + low, both with its sign: the sum of the lower ones stays as small as the values are."""
-    whole = _operand(value)
-    high = f"shiftright({whole} + (shiftright({whole}, 63) & {_LIMB - 1}), 32)"
-    return high, f"{whole} - shiftleft({high}, 32)"
+    """A BIGINT as high * _LIMB + low, 0 <= low < _LIMB."""
+    return f"shiftright({value}, {_LIMB_BITS})", f"{_operand(value)} & {_LIMB - 1}"
 
 
 def _wide_scale(kind: str) -> int | None:

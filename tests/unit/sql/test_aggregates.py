@@ -48,7 +48,7 @@ def test_a_row_with_a_null_among_several_columns_is_not_counted() -> None:
 
 def test_a_sum_of_bigint_is_kept_in_two_halves() -> None:
     text = lower_call(call("sum", "x"), ["bigint"])
-    assert "sum(shiftright(x + (shiftright(x, 63) & 4294967295), 32))" in text
+    assert "sum(shiftright(x, 22))" in text
     assert "AS BIGINT)" in text
 
 
