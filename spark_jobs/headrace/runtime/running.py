@@ -66,6 +66,18 @@ class RunningQuery:
         self.query = writer.trigger(processingTime=self.setting.trigger).start()
         self._started.set()
 
+    def wait_for_sources(self) -> None:
+        """Return when Spark has set the query's sources up, or it has died of them.
+
+        Each source of ours is a Python process that must answer within ten seconds; those of many queries that
+        start at once on few cores do not.
+        """
+        until = time.monotonic() + STARTED_WITHIN_S
+        while self.query is not None and self.query.isActive and time.monotonic() < until:
+            if not str(self.query.status["message"]).startswith("Initializing"):
+                return
+            time.sleep(STOP_POLL_S)
+
     def spark_plan(self) -> str:
         """Spark's optimized plan of the query; nothing is started."""
         session = self._session()
