@@ -21,11 +21,12 @@ def named_columns(result: Result) -> Mapping[str, str]:
     Over groups it is what the grouping calls it, however many queries rename it on the way.
     """
     found: dict[str, str] = {}
+    grouped = aggregate_of(result) is not None
     for node in walk(result.plan):
         if isinstance(node, Project):
             below = {named.name: named.expression.strip("`") for named in node.columns}
             found = {name: below.get(source, source) for name, source in found.items()} if found else below
-            if aggregate_of(result) is None:
+            if not grouped:
                 break
         elif isinstance(node, Aggregate):
             break

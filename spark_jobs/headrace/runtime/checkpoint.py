@@ -27,9 +27,7 @@ from headrace.sql.nodes import Result
 
 NO_OFFSET = "-"
 
-STATE_FORMAT = (
-    2  # what states hold for one and the same plan; 2: the halves of a BIGINT sum, cells of sessions
-)
+STATE_FORMAT = 2  # of states of one and the same plan; 2: halves of a BIGINT sum, cells of sessions
 
 
 @dataclass(frozen=True, slots=True)

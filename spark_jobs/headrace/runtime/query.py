@@ -71,7 +71,6 @@ class LivePipeline:
         try:
             for query in self.queries:
                 query.start()
-                query.wait_for_sources()
         except BaseException as error:
             if isinstance(error, HeadraceError) and error.place and not error.text:
                 error.text = self.pipeline.text

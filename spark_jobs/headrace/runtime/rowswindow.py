@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headrace.runtime.carried import GONE, Turn, in_time
+from headrace.runtime.carried import Turn, by_key, changes_of, in_time
 from headrace.runtime.lower import ALL, types_of
 from headrace.runtime.watermark import strictly_behind
 from headrace.sql.aggregates import over
@@ -41,24 +41,23 @@ class RowsWindows:
         held = self._judged(every.withColumn("__due", ~F.col(OUT) & behind)).localCheckpoint()
         output = held.where("__due").select(*columns, *[call.name for call, _ in self.node.calls])
         state_columns = [*columns, *one, OUT]
-        kept = held.where("__keep").withColumn(OUT, F.col(OUT) | F.col("__due"))
-        changed = F.max(F.col("__new") | F.col("__due")).over(Window.partitionBy(*self.keys))
+        told = by_key(self.keys, F.col("__keep"), F.col("__new") | F.col("__due"))
+        after = held.where("__keep OR __last").withColumns(told).withColumn(OUT, F.col(OUT) | F.col("__due"))
         return Turn(
             output=output,
-            state=kept.select(*state_columns),
-            changes=kept.withColumn("__changed", changed)
-            .where("__changed")
-            .select(*state_columns, F.lit(False).alias(GONE)),
+            state=held.where("__keep").withColumn(OUT, F.col(OUT) | F.col("__due")).select(*state_columns),
+            changes=changes_of(after, state_columns),
             late=taken.late,
         )
 
     def _judged(self, rows: DataFrame) -> DataFrame:
-        """The calls' values, and whether a row is kept: it waits, or is one of the last that came out.
+        """The calls' values; whether a row is kept: it waits, or is one of the last that came out; and whether it
+        is the `__last` of its key that came out.
 
-        Rows come out in their order. So of each key at least the last that came out is kept, and where any row
-        is new or came out just now, one that is kept is.
+        Rows come out in their order. So where any row of a key is new or came out just now, one that waits or
+        the last one is.
         """
-        most = max(2, *(buffer for _, buffer in self.node.calls))
+        most = max(buffer for _, buffer in self.node.calls)
         keys = ", ".join(self.keys)
         calls = {
             call.name: F.expr(
@@ -73,5 +72,11 @@ class RowsWindows:
         }
         order = Window.partitionBy(*self.keys).orderBy(*TIME_ORDER)
         past = F.col(OUT) | F.col("__due")
-        followed = F.lead(past, most - 1, False).over(order)  # by so many that came out
-        return rows.withColumns({**calls, "__keep": ~(past & followed)})
+
+        def followed(rows: int) -> Column:
+            """Whether so many rows behind this one another came out."""
+            return F.lead(past, rows, False).over(order)
+
+        return rows.withColumns(
+            {**calls, "__keep": ~(past & followed(most - 1)), "__last": past & ~followed(1)}
+        )

@@ -65,8 +65,9 @@ class RunningQuery:
         writer = writer.outputMode(mode).option("checkpointLocation", self.checkpoint.spark)
         self.query = writer.trigger(processingTime=self.setting.trigger).start()
         self._started.set()
+        self._wait_for_sources()
 
-    def wait_for_sources(self) -> None:
+    def _wait_for_sources(self) -> None:
         """Return when Spark has set the query's sources up, or it has died of them.
 
         Each source of ours is a Python process that must answer within ten seconds; those of many queries that

@@ -32,14 +32,17 @@ _FACTS = (FIRST, LAST, START, CLOSES, TOLD, NEW)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """How a cell holds the values of calls: `many` rows as `partials` with their types, or one row's arguments.
+    """How a cell holds the values of calls: `many` rows' as `partials` with their types, or one row's arguments.
 
     `values` give each call, out of a session's merged partials or by an aggregate over its rows.
     """
 
     values: tuple[Column, ...]
-    many: bool = False
     partials: tuple[tuple[Partial, str], ...] = ()
+
+    @property
+    def many(self) -> bool:
+        return bool(self.partials) or not self.values
 
     def of_row(self) -> list[Column]:
         return [F.expr(f"CAST({one.row} AS {kind})").alias(one.name) for one, kind in self.partials]
@@ -50,11 +53,12 @@ class Held:
         ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SessionChanges:
-    """The operator of an Aggregate over sessions."""
+    """The operator of an Aggregate over sessions. `how` is known from the first batch on."""
 
     node: Aggregate
+    how: Held | None = None
 
     @property
     def keys(self) -> Sequence[str]:
@@ -72,7 +76,7 @@ class SessionChanges:
     def turn(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> Turn:
         pruned, calls = self._pruned(rows)
         taken = in_time(pruned, self._behind(FIRST, watermark_ms), watermark_ms)
-        how = self._how(pruned, calls)
+        how = self.how = self.how or self._how(pruned, calls)
         cells = self._cells(taken.rows, state, how)
         held = self._sessions(cells, watermark_ms).localCheckpoint()
         stored = [name for name in cells.columns if name not in (NEW, TOLD)]
@@ -112,16 +116,16 @@ class SessionChanges:
 
     def _how(self, rows: DataFrame, calls: list[Call]) -> Held:
         """Cells of many rows where all calls have partial values, else of one."""
-        halves = [split(call, types_of(rows, call), f"__part{n}_") for n, call in enumerate(calls)]
+        typed = [(call, types_of(rows, call)) for call in calls]
+        halves = [split(call, types, f"__part{n}_") for n, (call, types) in enumerate(typed)]
         whole = [half for half in halves if half is not None]
         if len(whole) < len(calls):
-            values = [F.expr(lower_call(call, types_of(rows, call))).alias(call.name) for call in calls]
-            return Held(tuple(values))
+            return Held(tuple(F.expr(lower_call(call, types)).alias(call.name) for call, types in typed))
         partials = [partial for half in whole for partial in half.partials]
         one = [F.count(F.lit(1)), *(F.expr(partial.text).alias(partial.name) for partial in partials)]
         kinds = [field.dataType.simpleString() for field in rows.groupBy().agg(*one).schema.fields[1:]]
         values = [F.expr(half.whole).alias(call.name) for half, call in zip(whole, calls, strict=True)]
-        return Held(tuple(values), True, tuple(zip(partials, kinds, strict=True)))
+        return Held(tuple(values), tuple(zip(partials, kinds, strict=True)))
 
     def _cells(self, rows: DataFrame, state: DataFrame | None, how: Held) -> DataFrame:
         """The batch's rows and the state as cells, one for each key and span of time where they hold many rows."""

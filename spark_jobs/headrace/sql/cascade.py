@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from headrace.sql.dialect import WindowTable, query_span
-from headrace.sql.expressions import has_aggregate
+from headrace.sql.expressions import from_items, is_grouped
 from headrace.sql.parse import CreateQuery, CreateSource, Statement, Word
 from headrace.sql.rowswindow import has_rows_window
 from headrace.sql.source import Span
@@ -74,24 +74,24 @@ class _Holder:
         edits: list[Edit] = []
         for cte in _ctes(query):
             span = query_span(cte.this)
-            inner = self._one(cte.this, cte.alias, around)
+            inner = self._one(cte.this, around, cte.alias)
             edits += inner
             around = (*around, _Named(cte.alias, cte, self._text(span, inner)))
         match query:
             case exp.Subquery():
                 edits += self._inside(query.this, around)
             case exp.SetOperation():
-                cut = self._inside if _emits_changes(query) else self._side
+                cut = self._inside if _emits_changes(query) else self._one
                 edits += cut(query.this, around) + cut(query.expression, around)
             case exp.Select():
-                for item in _from_items(query):
+                for item in from_items(query):
                     if isinstance(item, exp.Subquery):
-                        edits += self._one(item.this, item.alias, around)
+                        edits += self._one(item.this, around, item.alias)
             case _:
                 pass
         return edits
 
-    def _one(self, query: exp.Expr, name: str, around: tuple[_Named, ...]) -> list[Edit]:
+    def _one(self, query: exp.Expr, around: tuple[_Named, ...], name: str = "") -> list[Edit]:
         """Cut out the query itself, where it is one of those, or what stands inside it."""
         while isinstance(query, exp.Subquery):
             query = query.this
@@ -107,9 +107,6 @@ class _Holder:
         self.streaming.add(stream.text.casefold())
         query.replace(_all_of(stream))
         return [(span, f"SELECT * FROM {stream.text}")]
-
-    def _side(self, query: exp.Expr, around: tuple[_Named, ...]) -> list[Edit]:
-        return self._one(query, "", around)
 
     def lifts(self, query: exp.Expr, around: tuple[_Named, ...] = ()) -> bool:
         """Whether the query, a stream's, holds state of its own and gives rows that never change."""
@@ -135,7 +132,7 @@ class _Holder:
             case exp.SetOperation():
                 return any(self._streams(part, named) for part in (item.this, item.expression))
             case exp.Select():
-                return any(self._streams(part, named) for part in _from_items(item))
+                return any(self._streams(part, named) for part in from_items(item))
             case _:
                 return False
 
@@ -163,8 +160,8 @@ def _settles(query: exp.Expr) -> bool:
         case exp.Union():
             return bool(query.args.get("distinct"))
         case exp.Select():
-            table = any(isinstance(item, WindowTable) for item in _from_items(query))
-            grouped = query.args.get("group") is not None or any(map(has_aggregate, query.expressions))
+            table = any(isinstance(item, WindowTable) for item in from_items(query))
+            grouped = is_grouped(query)
             windowed = query.args.get("stream_window") is not None or table
             distinct = query.args.get("distinct") is not None
             rows = any(has_rows_window(part) for part in query.expressions)
@@ -184,11 +181,6 @@ def _emits_changes(query: exp.Expr) -> bool:
 def _ctes(query: exp.Expr) -> list[exp.CTE]:
     clause = query.args.get("with_")
     return list(clause.expressions) if clause is not None else []
-
-
-def _from_items(query: exp.Expr) -> list[exp.Expr]:
-    clause = query.args.get("from_")
-    return [*([clause.this] if clause else []), *(join.this for join in query.args.get("joins") or [])]
 
 
 def _used(query: exp.Expr, around: tuple[_Named, ...]) -> tuple[_Named, ...]:

@@ -67,11 +67,11 @@ def edges(plan: Node) -> tuple[Edge, ...]:
 
 def output(node: Node) -> str:
     """How the output of a node lies over partitions."""
-    if not reads_stream(node):
-        return EVERYWHERE
     match node:
         case Scan():
             return BY_SOURCE
+        case Lookup():
+            return EVERYWHERE
         case (
             Alias(input=one)
             | Filter(input=one)
@@ -82,13 +82,11 @@ def output(node: Node) -> str:
         ):
             return output(one)
         case Aggregate() | Distinct() | RowsWindow():
-            return _hashed(node)
+            return _hashed(node) if reads_stream(node) else EVERYWHERE
         case JoinTable(left=left):
             return output(left)
         case Union(inputs=several):
             return output(several[0])
-        case Lookup():
-            return EVERYWHERE
 
 
 def _edges_into(parent: Node) -> list[Edge]:

@@ -73,6 +73,17 @@ def has_aggregate(node: exp.Expr) -> bool:
     return bool(own_aggregates(node))
 
 
+def is_grouped(query: exp.Select) -> bool:
+    """Whether the query takes rows together: GROUP BY, or an aggregate in SELECT."""
+    return query.args.get("group") is not None or any(map(has_aggregate, query.expressions))
+
+
+def from_items(query: exp.Expr) -> list[exp.Expr]:
+    """What stands in FROM and in its joins, in order."""
+    items = [query.args["from_"].this] if query.args.get("from_") else []
+    return items + [join.this for join in query.args.get("joins") or []]
+
+
 def resolve(node: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
     """A copy of the expression with its columns resolved and its functions checked."""
 
@@ -210,7 +221,7 @@ def sub_query(node: exp.Expr, outer: Scope, names: Names) -> exp.Expr:
         query.set("expression", sub_query(query.expression, outer, names))
         return query
     scope = Scope((), outer)
-    for item in _from_items(query):
+    for item in from_items(query):
         scope = scope.with_member(_sub_member(item, outer, names))
     for key, value in list(query.args.items()):
         if key in ("from_", "joins", "with_"):
@@ -255,11 +266,6 @@ def _own_columns(part: exp.Expr) -> list[exp.Expr]:
 
 def _aliases(query: exp.Expr) -> tuple[str, ...]:
     return tuple(part.alias.casefold() for part in query.expressions if part.alias)
-
-
-def _from_items(query: exp.Expr) -> list[exp.Expr]:
-    items = [query.args["from_"].this] if query.args.get("from_") else []
-    return items + [join.this for join in query.args.get("joins") or []]
 
 
 def _sub_member(item: exp.Expr, outer: Scope, names: Names) -> Member:

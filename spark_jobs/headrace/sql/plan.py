@@ -18,6 +18,7 @@ from headrace.sql.dialect import Emit, WindowTable, spark_sql
 from headrace.sql.expressions import (
     column_node,
     has_aggregate,
+    is_grouped,
     own_aggregates,
     span_of,
     text_of,
@@ -126,8 +127,7 @@ def _plan_select(query: exp.Select, context: Context, *, inner: bool) -> Planned
             faults.add("a ROWS WINDOW has no place in a grouped query", span_of(over), hint)
             return Planned(UNKNOWN, emit=emit)
         return replace(plan_rows_windows(query, joined, items, context), emit=emit)
-    aggregated = group is not None or any(has_aggregate(item.node) for item in items)
-    if aggregated or having is not None:
+    if is_grouped(query) or having is not None:
         planned = _grouped(query, joined, items, context, windowed=windowed)
     else:
         planned = _rows(joined, items, context, inner=inner)
@@ -163,7 +163,7 @@ def _from(query: exp.Select, context: Context) -> Joined | None:
         return None
     first = member_of(clause.this, context)
     others = [(join, member_of(join.this, context)) for join in query.args.get("joins") or []]
-    if query.args.get("group") is None and not any(map(has_aggregate, query.expressions)):
+    if not is_grouped(query):
         span = whole_span(query.expressions[0])
         first = _spread(first, span, context)
         others = [(join, _spread(member, span, context)) for join, member in others]

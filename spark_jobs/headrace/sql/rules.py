@@ -81,7 +81,15 @@ def _with_inputs(node: Node) -> Node:
             return replace(node, left=rewrite(node.left), right=rewrite(node.right))
         case Union():
             return Union(tuple(rewrite(one) for one in node.inputs))
-        case Alias() | Filter() | Project() | Windowed() | Spread() | Aggregate():
-            return replace(node, input=rewrite(node.input))
-        case RowsWindow() | Having() | Distinct():
+        case (
+            Alias()
+            | Filter()
+            | Project()
+            | Windowed()
+            | Spread()
+            | Aggregate()
+            | RowsWindow()
+            | Having()
+            | Distinct()
+        ):
             return replace(node, input=rewrite(node.input))

@@ -144,10 +144,13 @@ class Scope:
                 return member
         return self.outer.member(alias) if self.outer else None
 
+    def _called(self, alias: str) -> list[Member]:
+        """The members of that alias; all where it is ''."""
+        return [m for m in self.members if not alias or m.alias.casefold() == alias.casefold()]
+
     def find(self, name: str, alias: str = "") -> list[Found]:
         """All columns that the name may mean in the innermost query that has one."""
-        members = [m for m in self.members if not alias or m.alias.casefold() == alias.casefold()]
-        found = [Found(m, column) for m in members if (column := m.relation.column(name))]
+        found = [Found(m, column) for m in self._called(alias) if (column := m.relation.column(name))]
         known = [one for one in found if not one.member.relation.open]
         found = known or found[:1]
         if len(found) > 1 and not alias and name.casefold() in self.merged:
@@ -158,16 +161,11 @@ class Scope:
 
     def names(self, alias: str = "") -> tuple[str, ...]:
         """The names that may be asked here, for hints."""
-        own = [
-            name
-            for member in self.members
-            if not alias or member.alias.casefold() == alias.casefold()
-            for name in member.relation.names()
-        ]
+        own = [name for member in self._called(alias) for name in member.relation.names()]
         return (*own, *(self.outer.names(alias) if self.outer else ()))
 
     def hint(self, name: str, alias: str = "") -> str:
-        columns = [c for m in self.members if alias in ("", m.alias) for c in m.relation.columns]
+        columns = [column for member in self._called(alias) for column in member.relation.columns]
         listed = f"there are {', '.join(columns[:MOST_NAMED])}" if columns else ""
         return did_you_mean(name, self.names(alias)) or listed
 
