@@ -73,21 +73,23 @@ def outcome(spark: SparkSession, fuzzed: Fuzzed, folder: Path) -> Outcome:
 
 
 def _stream(spark: SparkSession, fuzzed: Fuzzed, lake: Lake) -> None:
-    def started() -> LivePipeline:
+    def made() -> LivePipeline:
         pipeline = compile_pipeline(fuzzed.sql, name="fuzz")
-        live = LivePipeline(spark, pipeline, lake, clock=lambda: START_MS, partitions=fuzzed.partitions)
-        live.start()
-        return live
+        return LivePipeline(spark, pipeline, lake, clock=lambda: START_MS, partitions=fuzzed.partitions)
 
-    live = started()
+    live, runs = made(), False
     try:
         for number, delivery in enumerate(fuzzed.batches):
             live.deliver({"s": [(p, [as_record(row) for row in rows]) for p, rows in delivery]})
+            if not runs:
+                live.start()
             live.settle()
-            if number in fuzzed.restarts:
+            runs = number not in fuzzed.restarts
+            if not runs:
                 live.stop()
-                live = started()
-                live.settle()
+                live = made()
+        if not runs:
+            live.start()
         live.flush()
     finally:
         live.stop()

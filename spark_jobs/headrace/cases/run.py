@@ -59,7 +59,9 @@ _ROOM: Final = 512 * 1024 * 1024  # bytes that must be free in memory, else the 
 
 @dataclass(slots=True)
 class _Stage:
-    """A run on its way. The clock is moved by steps alone; `live` is None until the first batch or control step."""
+    """A run on its way. The clock is moved by steps alone; `live` is None until the first batch or control step,
+    and given its first rows before it is `started`.
+    """
 
     spark: SparkSession
     pipeline: Pipeline
@@ -67,6 +69,7 @@ class _Stage:
     partitions: int
     now_ms: int = START_MS
     live: LivePipeline | None = None
+    started: bool = False
 
     @property
     def lake(self) -> Lake:
@@ -165,17 +168,18 @@ def _take(stage: _Stage, action: Action) -> None:
             publish(stage.lake, table, rows)
             if stage.live:
                 stage.live.pump()
-        case Deliver(batch):
-            live = _running(stage)
-            live.deliver(batch, stage.now_ms)
-            live.settle()
+        case Deliver(batch):  # before a start, so that the first batch of every query has what came first
+            _made(stage).deliver(batch, stage.now_ms)
+            _running(stage).settle()
         case SetClock(ms):
             _move_clock(stage, ms)
         case Advance(ms):
             _running(stage)
             _move_clock(stage, stage.now_ms + ms)
         case KnowPartitions(stream, count, _):
-            _running(stage).know_partitions(stream, count)
+            live = _running(stage)
+            live.know_partitions(stream, count)
+            live.settle()
         case Flush():
             _running(stage).flush()
         case Restart():
@@ -195,6 +199,15 @@ def _move_clock(stage: _Stage, ms: int) -> None:
 
 def _running(stage: _Stage) -> LivePipeline:
     """The live pipeline, started over the lake where it is not running."""
+    live = _made(stage)
+    if not stage.started:
+        live.start()
+        stage.started = True
+    return live
+
+
+def _made(stage: _Stage) -> LivePipeline:
+    """The live pipeline, which may not be started yet."""
     if stage.live is None:
         stage.live = LivePipeline(
             stage.spark,
@@ -203,12 +216,11 @@ def _running(stage: _Stage) -> LivePipeline:
             clock=lambda: stage.now_ms,
             partitions=stage.partitions,
         )
-        stage.live.start()
     return stage.live
 
 
 def _stop(stage: _Stage) -> None:
-    live, stage.live = stage.live, None
+    live, stage.live, stage.started = stage.live, None, False
     if live:
         live.stop()
 

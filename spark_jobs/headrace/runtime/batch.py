@@ -84,6 +84,7 @@ class Planned:
     plan: BatchOffsets
     before: BatchOffsets | None
     watermark_ms: int | None
+    before_ms: int | None  # the watermark of the batch before
 
     @property
     def moved(self) -> bool:
@@ -95,7 +96,7 @@ def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -
     """Take one batch. Raises Refused where a stream's options make its records an error."""
     began = time.monotonic()
     batch = planned(loop, number)
-    passed = loop.chain.take(rows, number, batch.watermark_ms)
+    passed = loop.chain.take(rows, number, batch.watermark_ms, batch.before_ms)
     output = loop.sink.write(passed.rows, number)
     passed.keep(number)
     metrics = execution.observed(query)
@@ -128,8 +129,12 @@ def planned(loop: Loop, number: int) -> Planned:
     plan = loop.checkpoint.offsets(number)
     if plan is None:
         raise FileNotFoundError(f"the offset log has no batch {number}")
-    watermark_ms = loop.watermark.read(plan.watermark_ms) if loop.watermark else None
-    return Planned(number, plan, loop.checkpoint.offsets(number - 1), watermark_ms)
+    before = loop.checkpoint.offsets(number - 1)
+
+    def watermark_ms(offsets: BatchOffsets | None) -> int | None:
+        return loop.watermark.read(offsets.watermark_ms) if loop.watermark and offsets else None
+
+    return Planned(number, plan, before, watermark_ms(plan), watermark_ms(before))
 
 
 def input_range(loop: Loop, number: int) -> str:

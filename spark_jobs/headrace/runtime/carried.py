@@ -1,8 +1,8 @@
 """Carried state (DESIGN 4): what no native operator holds, as a pure function of DataFrames.
 
 An operator takes (state, batch, watermark) and gives (output, new state); `CarriedState` keeps the state
-between batches in memory and, for restarts, in a Delta table of changes: each batch appends the rows of
-the keys that it changed, tagged with its number, so that a batch that is run again finds the state it had.
+between batches in memory and, for restarts, in a Delta table of changes: each batch appends what it changed,
+tagged with its number, so that a batch that is run again finds the state it had.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, LongType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from headrace.runtime import deltawrite
 from headrace.runtime.deltawrite import NO_STATISTICS, Once
 
-BATCH, GONE = "__batch", "__gone"  # of a row in the table of changes; GONE: the key has nothing left
+BATCH, GONE = "__batch", "__gone"  # of a row in the table of changes; GONE: its key has nothing left
 COMPACTED_EVERY = 50  # batches that changed something
 
 
@@ -28,8 +28,7 @@ COMPACTED_EVERY = 50  # batches that changed something
 class Turn:
     """What an operator made of a batch; over rows that are computed already.
 
-    `changes` has the state's columns and GONE: all rows of each key that the batch changed.
-    `late` is how many of the batch's rows were late.
+    `changes` is what its `restored` needs. `late` is how many of the batch's rows were late.
     """
 
     output: DataFrame
@@ -39,13 +38,20 @@ class Turn:
 
 
 class Operator(Protocol):
-    """A carried-state operator. `keys` are columns of its state; what is stored is stored key by key."""
-
-    @property
-    def keys(self) -> Sequence[str]: ...
+    """A carried-state operator."""
 
     def turn(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> Turn:
         """Take one batch; `state` is None before the first one."""
+        ...
+
+    def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
+        """The state out of the changes of all batches until now, each row with its BATCH, whose last one had this
+        watermark.
+        """
+        ...
+
+    def stored(self, state: DataFrame) -> DataFrame:
+        """A state as changes that restore it."""
         ...
 
 
@@ -60,45 +66,43 @@ class CarriedState:
     newest: int | None = None  # the batch after which `held` is the state
     written: int = 0  # appends of this process
 
-    def take(self, rows: DataFrame, number: int, watermark_ms: int | None) -> Turn:
-        """The operator's answer to a batch; nothing is kept yet."""
-        return self.operator.turn(self._before(rows.sparkSession, number), rows, watermark_ms)
+    def take(self, rows: DataFrame, number: int, watermark_ms: int | None, before_ms: int | None) -> Turn:
+        """The operator's answer to a batch; nothing is kept yet. `before_ms` was the watermark of the batch before."""
+        return self.operator.turn(self._before(rows.sparkSession, number, before_ms), rows, watermark_ms)
 
     def keep(self, turn: Turn, number: int) -> None:
         """Make the batch's changes durable, once, and go on from its state."""
         if not self.written:
             deltawrite.ensure(self.path, _stored(turn.changes.schema), "carried state", conf=NO_STATISTICS)
-        changes = turn.changes.withColumn(BATCH, F.lit(number).cast("bigint")).toArrow()
+        changes = _of_batch(turn.changes, number)
         if changes.num_rows:
-            if self.written % COMPACTED_EVERY == COMPACTED_EVERY - 1:
-                self._compact(turn.changes.sparkSession, number)
+            if self.written % COMPACTED_EVERY == COMPACTED_EVERY - 1 and self.held is not None:
+                self._compact(self.held, number)
             deltawrite.append_once(self.path, changes, Once(self.app, number))
             self.written += 1
         self.held, self.newest = turn.state, number
 
-    def _before(self, session: SparkSession, number: int) -> DataFrame | None:
+    def _before(self, session: SparkSession, number: int, before_ms: int | None) -> DataFrame | None:
         if self.newest is None or self.newest >= number:
-            self.held = self._stored_before(session, number)
+            self.held = self._stored_before(session, number, before_ms)
             self.newest = number - 1
         return self.held
 
-    def _stored_before(self, session: SparkSession, number: int) -> DataFrame | None:
-        rows = self._latest(session, number)
-        return None if rows is None else rows.where(f"NOT {GONE}").drop(BATCH, GONE).localCheckpoint()
-
-    def _latest(self, session: SparkSession, number: int) -> DataFrame | None:
-        """Of each key the rows of the last batch before `number` that changed it."""
+    def _stored_before(self, session: SparkSession, number: int, before_ms: int | None) -> DataFrame | None:
         if deltawrite.opened(self.path) is None:
             return None
         before = session.read.format("delta").load(self.path).where(F.col(BATCH) < number)
-        newest = F.max(BATCH).over(Window.partitionBy(*self.operator.keys))
-        return before.withColumn("__newest", newest).where(f"{BATCH} = __newest").drop("__newest")
+        return self.operator.restored(before, before_ms).localCheckpoint()
 
-    def _compact(self, session: SparkSession, number: int) -> None:
-        """Drop what later batches replaced; the state before `number` stays to be read."""
-        latest = self._latest(session, number)
-        if latest is not None:
-            deltawrite.replace_once(self.path, latest.toArrow(), Once(f"{self.app}:compact", number))
+    def _compact(self, held: DataFrame, number: int) -> None:
+        """Put the state before the batch in the place of the changes that led to it, and delete their files."""
+        rows = _of_batch(self.operator.stored(held), number - 1)
+        deltawrite.replace_once(self.path, rows, Once(f"{self.app}:compact", number))
+        deltawrite.delete_replaced(self.path)
+
+
+def _of_batch(changes: DataFrame, number: int) -> pa.Table:
+    return changes.withColumn(BATCH, F.lit(number).cast("bigint")).toArrow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ def in_time(rows: DataFrame, behind: Column, watermark_ms: int | None) -> Fresh:
     return Fresh(rows.observe(counted, F.count_if(behind).alias("late")).where(~behind), counted)
 
 
+# ---- states that are stored key by key: all rows of each key that a batch changed ----------------
 def by_key(keys: Sequence[str], keep: Column, changed: Column) -> dict[str, Column]:
     """Columns of a row that tell of its whole key: whether it changed, and of one row of it that nothing is kept."""
     whole = Window.partitionBy(*keys)
@@ -136,9 +141,18 @@ def changes_of(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows.where(f"__changed AND (__keep OR {GONE})").select(*columns, GONE)
 
 
+def newest_of(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The state: of each key the rows of the last batch that changed it."""
+    newest = F.max(BATCH).over(Window.partitionBy(*keys))
+    last = changes.withColumn("__newest", newest).where(f"{BATCH} = __newest AND NOT {GONE}")
+    return last.drop("__newest", BATCH, GONE)
+
+
+def whole_of(state: DataFrame) -> DataFrame:
+    """A state as changes."""
+    return state.withColumn(GONE, F.lit(False))
+
+
 def _stored(schema: StructType) -> pa.Schema:
-    wanted = [StructField(f.name, f.dataType) for f in schema.fields if f.name != GONE]
-    return to_arrow_schema(
-        StructType([*wanted, StructField(GONE, BooleanType()), StructField(BATCH, LongType())]),
-        timezone="UTC",
-    )
+    fields = [StructField(field.name, field.dataType) for field in schema.fields]
+    return to_arrow_schema(StructType([*fields, StructField(BATCH, LongType())]), timezone="UTC")

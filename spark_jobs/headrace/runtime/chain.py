@@ -33,17 +33,19 @@ class Chain:
         """Whether the chain itself judges rows and closes windows: no native operator does."""
         return self.inside is not None
 
-    def take(self, rows: DataFrame, number: int, watermark_ms: int | None) -> Passed:
-        """The sink's rows of a batch; nothing is kept yet."""
+    def take(
+        self, rows: DataFrame, number: int, watermark_ms: int | None, before_ms: int | None = None
+    ) -> Passed:
+        """The sink's rows of a batch; nothing is kept yet. `before_ms` was the watermark of the batch before."""
         turns: list[tuple[CarriedState, Turn]] = []
         if self.inside is not None and self.node is not None:
-            turns.append((self.inside, self.inside.take(rows, number, watermark_ms)))
+            turns.append((self.inside, self.inside.take(rows, number, watermark_ms, before_ms)))
             above = Inputs(
                 _no_scan, self.lookup, upsert=self.result.upsert, done=(self.node, turns[-1][1].output)
             )
             rows = lower(self.result.plan, above)
         if self.changelog is not None:
-            turns.append((self.changelog, self.changelog.take(rows, number, watermark_ms)))
+            turns.append((self.changelog, self.changelog.take(rows, number, watermark_ms, before_ms)))
             rows = turns[-1][1].output
         return Passed(rows, turns)
 

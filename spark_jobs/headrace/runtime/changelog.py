@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headrace.runtime.carried import Turn, by_key, changes_of
+from headrace.runtime.carried import Turn, by_key, changes_of, newest_of, whole_of
 from headrace.runtime.lower import ADMITTED, ALL
 from headrace.sql.nodes import OP, Result
 
@@ -52,6 +52,12 @@ class Changelog:
             state=after.where("__keep").select(*stored),
             changes=changes_of(after, stored),
         )
+
+    def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
+        return newest_of(changes, self.keys)
+
+    def stored(self, state: DataFrame) -> DataFrame:
+        return whole_of(state)
 
     def _after(self, paired: DataFrame, stored: Sequence[str], watermark_ms: int | None) -> DataFrame:
         now = paired.withColumn("now", F.when(F.col("__touched"), F.col("new")).otherwise(F.col("old")))

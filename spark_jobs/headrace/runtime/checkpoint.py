@@ -27,7 +27,7 @@ from headrace.sql.nodes import Result
 
 NO_OFFSET = "-"
 
-STATE_FORMAT = 2  # of states of one and the same plan; 2: halves of a BIGINT sum, cells of sessions
+STATE_FORMAT = 3  # of states of one and the same plan; 3: rows of a ROWS window are stored once
 
 
 @dataclass(frozen=True, slots=True)

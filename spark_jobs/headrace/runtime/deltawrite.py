@@ -73,6 +73,11 @@ def replace_once(path: str, rows: pa.Table, once: Once) -> bool:
     return True
 
 
+def delete_replaced(path: str) -> None:
+    """Delete the files that only older versions of the table have. Nothing may read one of those any more."""
+    DeltaTable(path).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+
 def upsert_once(path: str, rows: pa.Table, keys: Sequence[str], admitted: str, once: Once) -> bool:
     """Upsert the rows by their keys (NULL is a key like any other), once; says whether it wrote.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headrace.runtime.carried import GONE, Turn, changes_of, in_time
+from headrace.runtime.carried import GONE, Turn, changes_of, in_time, newest_of, whole_of
 from headrace.runtime.lower import ADMITTED, ALL, types_of
 from headrace.runtime.watermark import strictly_behind
 from headrace.sql.aggregates import is_ordered, lower_call
@@ -87,6 +87,12 @@ class SessionChanges:
             changes=changes_of(after, stored),
             late=taken.late,
         )
+
+    def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
+        return newest_of(changes, self.keys)
+
+    def stored(self, state: DataFrame) -> DataFrame:
+        return whole_of(state)
 
     def _behind(self, time: str, watermark_ms: int | None) -> Column:
         """Whether a session that ends with this time is closed."""
