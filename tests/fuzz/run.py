@@ -6,14 +6,17 @@ that differs is made smaller while it still differs, and written as a case file 
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -196,23 +199,34 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def main() -> int:
-    """Run seeds FIRST … FIRST + COUNT - 1; gives how many failed."""
-    first, count = int(sys.argv[1]), int(sys.argv[2])
+# ---- many ------------------------------------------------------------------------------------------
+def _judged(seed: int) -> tuple[int, str]:
+    """A seed's pipeline, run and judged in this process's session; a failure is made smaller and written."""
     spark = case_session("headrace-fuzz")
-    failed, begun = [], time.monotonic()
-    for seed in range(first, first + count):
-        found = _alone(spark, drawn(seed))
-        print(f"{seed}: {'equal' if not found.problem else f'{found.result} {found.problem}'}", flush=True)
-        if not found.problem:
-            continue
-        failed.append(seed)
-        small, why = shrunk(spark, drawn(seed), found)
-        FAILED.mkdir(exist_ok=True)
-        (FAILED / f"{seed}.yaml").write_text(as_case(small, why), encoding="utf-8")
-        print(f"  written: {FAILED / f'{seed}.yaml'}: {why.problem}", flush=True)
-    print(f"{count} pipelines, {len(failed)} failed {failed}, {time.monotonic() - begun:.0f} s", flush=True)
-    spark.stop()
+    found = _alone(spark, drawn(seed))
+    if not found.problem:
+        return seed, ""
+    small, why = shrunk(spark, drawn(seed), found)
+    FAILED.mkdir(exist_ok=True)
+    (FAILED / f"{seed}.yaml").write_text(as_case(small, why), encoding="utf-8")
+    return seed, f"{found.result} {found.problem}\n  written: {FAILED / f'{seed}.yaml'}: {why.problem}"
+
+
+def main() -> int:
+    """Run seeds FIRST … FIRST + COUNT - 1, a process for each core; gives how many failed."""
+    first, count = int(sys.argv[1]), int(sys.argv[2])
+    begun, failed = time.monotonic(), []
+    workers = min(count, os.cpu_count() or 1)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        judged = [pool.submit(_judged, seed) for seed in range(first, first + count)]
+        for done in as_completed(judged):
+            seed, problem = done.result()
+            failed += [seed] if problem else []
+            print(f"{seed}: {problem or 'equal'}", flush=True)
+    print(
+        f"{count} pipelines, {len(failed)} failed {sorted(failed)}, {time.monotonic() - begun:.0f} s",
+        flush=True,
+    )
     return len(failed)
 
 

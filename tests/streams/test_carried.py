@@ -37,19 +37,21 @@ def test_a_rows_window_holds_what_waits_and_the_last_rows_that_its_buffer_needs(
     rows_window = operator(buffer)
     waiting = rows_window.turn(None, rows, None)
     assert waiting.output.count() == 0
-    assert waiting.state.count() == 5
-    turn = rows_window.turn(waiting.state, rows.limit(0), 50_000)
+    changes = waiting.changes.withColumn(BATCH, F.lit(0))
+    state = rows_window.resumed(waiting, lambda: changes, None)
+    assert state.count() == 5
+    turn = rows_window.turn(state, rows.limit(0), 50_000)
+    state = rows_window.resumed(turn, lambda: changes, 50_000)
     assert sorted(row["v"] for row in turn.output.collect()) == [1, 2, 3, 4]
     came_out: list[tuple[str, int]] = {1: [], 2: [("A", 3), ("B", 4)], 3: [("A", 2), ("A", 3), ("B", 4)]}[
         buffer
     ]
-    assert sorted((row["k"], row["v"]) for row in turn.state.collect()) == [*came_out, ("B", 90)]
+    assert sorted((row["k"], row["v"]) for row in state.collect()) == [*came_out, ("B", 90)]
     assert turn.changes.count() == 0
-    changes = waiting.changes.withColumn(BATCH, F.lit(0))
     restored = rows_window.restored(changes, 50_000)
-    assert same(restored, turn.state)
+    assert same(restored, state)
     stored = rows_window.stored(restored).withColumn(BATCH, F.lit(0))
-    assert same(rows_window.restored(stored, 50_000), turn.state)
+    assert same(rows_window.restored(stored, 50_000), state)
 
 
 def same(one: DataFrame, other: DataFrame) -> bool:

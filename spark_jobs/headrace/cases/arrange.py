@@ -22,6 +22,7 @@ from headrace.cases.case import (
     Flush,
     KnowPartitions,
     Later,
+    Rescale,
     Restart,
     Row,
     Rows,
@@ -64,7 +65,9 @@ class Deliver:
     batch: Batch
 
 
-Action = Publish | Deliver | Advance | SetClock | KnowPartitions | Restart | Flush | Later | Expected
+Action = (
+    Publish | Deliver | Advance | SetClock | KnowPartitions | Restart | Rescale | Flush | Later | Expected
+)
 
 
 def arrange(

@@ -93,6 +93,13 @@ class Flush:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescale:
+    """The queries are stopped, their state is moved to so many hash partitions, and they are started again."""
+
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Later:
     """A step that a later version of Headrace will know."""
 
@@ -126,7 +133,7 @@ class Expected:
     error: str = ""
 
 
-Step = Arrive | Advance | SetClock | KnowPartitions | Restart | Flush | Later | Expected
+Step = Arrive | Advance | SetClock | KnowPartitions | Restart | Rescale | Flush | Later | Expected
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from headrace.cases.case import (
     Later,
     Mark,
     Part,
+    Rescale,
     Restart,
     Row,
     Rows,
@@ -123,8 +124,7 @@ def _step(spot: Spot) -> Step:
         case "partitions":
             return _partitions(inner)
         case "rescale":
-            whole(inner, "rescale", 1)
-            return Later("rescale", spot.place)
+            return Rescale(whole(inner, "rescale", 1))
         case _:
             return _expected(inner, "expect")
 

@@ -35,6 +35,7 @@ from headrace.cases.case import (
     KnowPartitions,
     Later,
     Mark,
+    Rescale,
     Restart,
     SetClock,
     Variant,
@@ -45,6 +46,7 @@ from headrace.cases.instants import iso_of
 from headrace.errors import HeadraceError, Refused
 from headrace.runtime.lake import Lake
 from headrace.runtime.query import LivePipeline
+from headrace.runtime.rescale import rescale
 from headrace.runtime.session import CONF, spark_session
 from headrace.runtime.sinks import read_result
 from headrace.runtime.tables import publish
@@ -185,6 +187,12 @@ def _take(stage: _Stage, action: Action) -> None:
         case Restart():
             _running(stage)
             _stop(stage)
+            _running(stage).settle()
+        case Rescale(partitions):
+            _running(stage)
+            _stop(stage)
+            rescale(stage.spark, stage.pipeline, stage.lake, partitions)
+            stage.partitions = partitions
             _running(stage).settle()
         case Later() | Expected():
             raise AssertionError(f"not an action to take: {action}")

@@ -60,11 +60,11 @@ def number_axis(label: str, values: Sequence[float]) -> Axis:
     low, high = min([*values, 0.0]), max([*values, 0.0])
     step = _round_step(max((high - low) or 1.0, SMALLEST))
     first, last = math.ceil(low / step), math.ceil(high / step)
-    last = max(last, first + 1)
+    last = max(last + (last * step < high), first + 1)  # a denormal's quotient may be no number but 0
     ticks = tuple((index * step, f"{index * step:,g}") for index in range(first, last + 1))
     fine = step / 5
     under = math.floor(low / fine) * fine
-    under -= fine if under > low else 0.0  # a denormal's quotient may be no number but 0
+    under -= fine if under > low else 0.0  # likewise
     return Axis(label, min(first * step, under), last * step, ticks)
 
 

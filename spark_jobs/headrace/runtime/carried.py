@@ -1,17 +1,19 @@
 """Carried state (DESIGN 4): what no native operator holds, as a pure function of DataFrames.
 
 An operator takes (state, batch, watermark) and gives (output, new state); `CarriedState` keeps the state
-between batches in memory and, for restarts, in a Delta table of changes: each batch appends what it changed,
-tagged with its number, so that a batch that is run again finds the state it had.
+between batches and, for restarts, a Delta table of changes: each batch appends what it changed, tagged with
+its number, so that a batch that is run again finds the state it had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -25,16 +27,33 @@ COMPACTED_EVERY = 50  # batches that changed something
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What an operator made of a batch; over rows that are computed already.
+class Fresh:
+    """A batch's rows without the late ones, and, once they were computed, how many those were."""
 
-    `changes` is what its `restored` needs. `late` is how many of the batch's rows were late.
+    rows: DataFrame
+    counted: Observation | None
+
+    @property
+    def late(self) -> int:
+        return 0 if self.counted is None else int(self.counted.get["late"])
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What an operator made of a batch. `output` and `state` are over rows that are computed already.
+
+    `changes` is what its `restored` needs; `taken` is the batch's rows in time, where it judges them.
     """
 
     output: DataFrame
     state: DataFrame
     changes: DataFrame
-    late: int = 0
+    taken: Fresh | None = None
+
+    @property
+    def late(self) -> int:
+        """How many of the batch's rows were late, once `changes` were computed."""
+        return 0 if self.taken is None else self.taken.late
 
 
 class Operator(Protocol):
@@ -42,6 +61,10 @@ class Operator(Protocol):
 
     def turn(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> Turn:
         """Take one batch; `state` is None before the first one."""
+        ...
+
+    def resumed(self, turn: Turn, changes: Callable[[], DataFrame], watermark_ms: int | None) -> DataFrame:
+        """The state behind a batch whose changes are stored, with those of all batches before it."""
         ...
 
     def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
@@ -70,7 +93,7 @@ class CarriedState:
         """The operator's answer to a batch; nothing is kept yet. `before_ms` was the watermark of the batch before."""
         return self.operator.turn(self._before(rows.sparkSession, number, before_ms), rows, watermark_ms)
 
-    def keep(self, turn: Turn, number: int) -> None:
+    def keep(self, turn: Turn, number: int, watermark_ms: int | None) -> None:
         """Make the batch's changes durable, once, and go on from its state."""
         if not self.written:
             deltawrite.ensure(self.path, _stored(turn.changes.schema), "carried state", conf=NO_STATISTICS)
@@ -80,19 +103,25 @@ class CarriedState:
                 self._compact(self.held, number)
             deltawrite.append_once(self.path, changes, Once(self.app, number))
             self.written += 1
-        self.held, self.newest = turn.state, number
+        session = turn.changes.sparkSession
+        self.held = self.operator.resumed(turn, lambda: self._changes(session), watermark_ms)
+        self.newest = number
 
     def _before(self, session: SparkSession, number: int, before_ms: int | None) -> DataFrame | None:
         if self.newest is None or self.newest >= number:
-            self.held = self._stored_before(session, number, before_ms)
+            self.held = None
+            if deltawrite.opened(self.path) is not None:
+                changes = self._changes(session).where(F.col(BATCH) < number)
+                self.held = self.operator.restored(changes, before_ms)
             self.newest = number - 1
         return self.held
 
-    def _stored_before(self, session: SparkSession, number: int, before_ms: int | None) -> DataFrame | None:
-        if deltawrite.opened(self.path) is None:
-            return None
-        before = session.read.format("delta").load(self.path).where(F.col(BATCH) < number)
-        return self.operator.restored(before, before_ms).localCheckpoint()
+    def _changes(self, session: SparkSession) -> DataFrame:
+        """What is stored, out of its files: Delta's own reader would first read its log, by a job for each batch."""
+        table = DeltaTable(self.path)
+        schema = StructType.fromJson(json.loads(table.schema().to_json()))
+        files = table.file_uris()
+        return session.read.schema(schema).parquet(*files) if files else session.createDataFrame([], schema)
 
     def _compact(self, held: DataFrame, number: int) -> None:
         """Put the state before the batch in the place of the changes that led to it, and delete their files."""
@@ -103,18 +132,6 @@ class CarriedState:
 
 def _of_batch(changes: DataFrame, number: int) -> pa.Table:
     return changes.withColumn(BATCH, F.lit(number).cast("bigint")).toArrow()
-
-
-@dataclass(frozen=True, slots=True)
-class Fresh:
-    """A batch's rows without the late ones, and, once they were computed, how many those were."""
-
-    rows: DataFrame
-    counted: Observation | None
-
-    @property
-    def late(self) -> int:
-        return 0 if self.counted is None else int(self.counted.get["late"])
 
 
 def in_time(rows: DataFrame, behind: Column, watermark_ms: int | None) -> Fresh:
@@ -145,7 +162,7 @@ def newest_of(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The state: of each key the rows of the last batch that changed it."""
     newest = F.max(BATCH).over(Window.partitionBy(*keys))
     last = changes.withColumn("__newest", newest).where(f"{BATCH} = __newest AND NOT {GONE}")
-    return last.drop("__newest", BATCH, GONE)
+    return last.drop("__newest", BATCH, GONE).localCheckpoint()
 
 
 def whole_of(state: DataFrame) -> DataFrame:

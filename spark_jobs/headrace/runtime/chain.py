@@ -47,7 +47,7 @@ class Chain:
         if self.changelog is not None:
             turns.append((self.changelog, self.changelog.take(rows, number, watermark_ms, before_ms)))
             rows = turns[-1][1].output
-        return Passed(rows, turns)
+        return Passed(rows, turns, watermark_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Passed:
 
     rows: DataFrame
     turns: list[tuple[CarriedState, Turn]]
+    watermark_ms: int | None
 
     @property
     def late(self) -> int:
@@ -64,7 +65,7 @@ class Passed:
     def keep(self, number: int) -> None:
         """Make the new states durable, once."""
         for state, turn in self.turns:
-            state.keep(turn, number)
+            state.keep(turn, number, self.watermark_ms)
 
 
 def carried_node(result: Result) -> Aggregate | RowsWindow | None:

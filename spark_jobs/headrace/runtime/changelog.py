@@ -5,7 +5,7 @@ Held is the value that each key shows, until its window can't change any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Window
@@ -52,6 +52,9 @@ class Changelog:
             state=after.where("__keep").select(*stored),
             changes=changes_of(after, stored),
         )
+
+    def resumed(self, turn: Turn, changes: Callable[[], DataFrame], watermark_ms: int | None) -> DataFrame:
+        return turn.state
 
     def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
         return newest_of(changes, self.keys)

@@ -1,10 +1,10 @@
 """A query's checkpoint folder: what Spark wrote there, read; and the few small files of our own.
 
-    spark/            Spark's own checkpoint (offsets, commits, state, metadata)
+    spark/            Spark's own checkpoint (offsets, commits, state, metadata); `spark-3` once it was moved to N = 3
     carried/          the states of carried-state operators, Delta tables of their changes
     wakes/            a file for each batch that nothing else than the watermark asked for
     pins.json         from which batch on which version of each reference table is read
-    query.json        the plan's fingerprint and N, against a changed query on old state
+    query.json        the plan's fingerprint and N, against a changed query on old state; which folder is Spark's
     ended             there once the pipeline was flushed
 
 Nothing of Spark's is ever written here. Offsets come in the order of the plan's sources.
@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,19 @@ class BatchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The folder of one query."""
+    """The folder of one query; `active` is Spark's in it."""
 
     folder: Path
+    active: str = "spark"
+
+    @classmethod
+    def at(cls, folder: Path) -> Checkpoint:
+        """The checkpoint as it is in use."""
+        return cls(folder, cls(folder)._query().get("spark", "spark"))
 
     @property
     def spark(self) -> str:
-        return str(self.folder / "spark")
+        return str(self.folder / self.active)
 
     @property
     def carried(self) -> str:
@@ -61,19 +68,19 @@ class Checkpoint:
 
     def committed(self) -> int | None:
         """The newest committed batch."""
-        return _newest(self.folder / "spark" / "commits")
+        return _newest(Path(self.spark, "commits"))
 
     def planned(self) -> int | None:
         """The newest batch in the offset log; it is committed, or will be run again as it was planned."""
-        return _newest(self.folder / "spark" / "offsets")
+        return _newest(Path(self.spark, "offsets"))
 
     def is_committed(self, batch: int) -> bool:
-        return (self.folder / "spark" / "commits" / str(batch)).exists()
+        return Path(self.spark, "commits", str(batch)).exists()
 
     def offsets(self, batch: int) -> BatchOffsets | None:
         """What was planned for a batch; None where the log has no such batch (any more)."""
         try:
-            lines = (self.folder / "spark" / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+            lines = Path(self.spark, "offsets", str(batch)).read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return None
         head = json.loads(lines[1])
@@ -101,12 +108,13 @@ class Checkpoint:
     # ---- the query itself ----
     def same_query(self, result: Result, partitions: int) -> None:
         """Refuse a changed plan or another N on existing state; note both at the first start."""
-        now = {"fingerprint": fingerprint(result), "partitions": partitions, "plan": plan_lines(result)}
-        try:
-            before = json.loads((self.folder / "query.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            self._write("query.json", now)
-            return
+        now = {
+            "fingerprint": fingerprint(result),
+            "partitions": partitions,
+            "spark": self.active,
+            "plan": plan_lines(result),
+        }
+        before = self._query()
         if self.planned() is None:
             self._write("query.json", now)
         elif before["partitions"] != partitions:
@@ -120,6 +128,28 @@ class Checkpoint:
                 hint=f"{_difference(before['plan'], plan_lines(result))}; keep the old text, or use another lake",
                 place=result.place,
             )
+
+    @property
+    def partitions(self) -> int:
+        """N of the state that is there."""
+        return int(self._query()["partitions"])
+
+    def moved(self, partitions: int) -> Checkpoint:
+        """Where Spark's checkpoint lies once its state is in so many partitions."""
+        return Checkpoint(self.folder, f"spark-{partitions}")
+
+    def take_over(self, partitions: int) -> None:
+        """Make this the checkpoint in use, in one step, and delete the one before."""
+        before = self._query()
+        self._write("query.json", {**before, "partitions": partitions, "spark": self.active})
+        shutil.rmtree(self.folder / before.get("spark", "spark"))
+
+    def _query(self) -> dict[str, Any]:
+        try:
+            noted: dict[str, Any] = json.loads((self.folder / "query.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        return noted
 
     @property
     def ended(self) -> bool:

@@ -1,13 +1,13 @@
 """ROWS windows: aggregates over the last n rows of each key, one output row for each input row.
 
-A row comes out when the watermark is strictly past it, so that no row can come before it any more. Held
-are the rows that wait, and of those that came out the last n-1 of each key. A row is stored once, when it
-came: which rows wait, and which came out last, follows from the watermark.
+A row comes out when the watermark is strictly past it, so that no row can come before it any more. The state
+is the rows that wait, and of those that came out the last n-1 of each key. A row is stored once, when it
+comes, and read when it comes out; which rows wait, and which came out last, follows from the watermark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Window
@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 
 from headrace.runtime.carried import BATCH, Turn, in_time
 from headrace.runtime.lower import ALL, types_of
-from headrace.runtime.watermark import strictly_behind
+from headrace.runtime.watermark import passed_by
 from headrace.sql.aggregates import over
 from headrace.sql.nodes import TIME_ORDER, RowsWindow
 
 OUT = "__out"  # whether the row came out before this batch
-NEW = "__new"  # whether it came in this batch
+KEEP = "__keep"  # whether it is one of the last that came out
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +34,25 @@ class RowsWindows:
         taken = in_time(rows, behind, watermark_ms)
         one = {} if self.node.keys else {ALL: F.lit(0)}
         fresh = taken.rows.withColumns(one)
-        held = fresh.where("false").withColumn(OUT, F.lit(False)) if state is None else state
-        partitions = int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))
-        still = held.where(~F.col(OUT) & ~behind).drop(OUT)
-        waiting = fresh.withColumn(NEW, F.lit(True)).unionByName(still.withColumn(NEW, F.lit(False)))
-        waiting = waiting.coalesce(partitions).localCheckpoint()
-        last = {"__keep": ~self._followed(self._most - 1)}
+        held = rows.limit(0).withColumns({**one, OUT: F.lit(False)}) if state is None else state
+        last = {KEEP: ~self._followed(self._most - 1)}
         passed = held.where(F.col(OUT) | behind).withColumns(self._calls(held) | last).localCheckpoint()
         return Turn(
             output=passed.where(~F.col(OUT)).select(
                 *rows.columns, *[call.name for call, _ in self.node.calls]
             ),
-            state=_state(waiting.drop(NEW), passed.where("__keep").select(*fresh.columns)),
-            changes=waiting.where(NEW).drop(NEW),
-            late=taken.late,
+            state=passed.where(KEEP).select(*fresh.columns),
+            changes=fresh,
+            taken=taken,
         )
 
+    def resumed(self, turn: Turn, changes: Callable[[], DataFrame], watermark_ms: int | None) -> DataFrame:
+        return _state(changes().drop(BATCH).where(~_behind(watermark_ms)), turn.state)
+
     def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
-        behind = _behind(watermark_ms)
-        rows = changes.drop(BATCH)
-        passed = rows.where(behind).withColumn("__keep", ~self._followed(self._most - 1))
-        return _state(rows.where(~behind), passed.where("__keep").drop("__keep"))
+        rows, behind = changes.drop(BATCH), _behind(watermark_ms)
+        passed = rows.where(behind).withColumn(KEEP, ~self._followed(self._most - 1))
+        return _state(rows.where(~behind), passed.where(KEEP).drop(KEEP).localCheckpoint())
 
     def stored(self, state: DataFrame) -> DataFrame:
         return state.drop(OUT)
@@ -82,7 +80,7 @@ class RowsWindows:
 
 
 def _behind(watermark_ms: int | None) -> Column:
-    return strictly_behind(F.unix_micros("_event_time"), watermark_ms)
+    return passed_by(F.col("_event_time"), watermark_ms)
 
 
 def _state(waiting: DataFrame, came_out: DataFrame) -> DataFrame:

@@ -26,6 +26,8 @@ from headrace.runtime.watermark import SparkWatermark
 from headrace.sql.nodes import Lookup, Result, Scan, walk
 
 STARTED_WITHIN_S = 60.0
+STARTS = 3  # of a query whose sources did not answer in time
+TOO_SLOW = "Python worker failed to connect back"
 STOP_POLL_S = 0.005  # shorter than a commit, so that one is always met
 EXPECTED = ("0", "1", "2", "3")  # partitions that a case's stream is watched for from the start
 
@@ -37,7 +39,7 @@ class RunningQuery:
         self.setting = setting
         self.result = result
         self.waits = waits_for_watermark(result.plan)
-        self.checkpoint = Checkpoint(Path(setting.lake.checkpoint(result.name)))
+        self.checkpoint = Checkpoint.at(Path(setting.lake.checkpoint(result.name)))
         self.tracking = Tracking(setting.clock)
         self.query: StreamingQuery | None = None
         self.failure: HeadraceError | None = None
@@ -63,21 +65,26 @@ class RunningQuery:
         writer = frame.writeStream.foreachBatch(self.on_batch).queryName(self.result.name)
         mode = "update" if self.result.upsert and not self.loop.chain.own_watermark else "append"
         writer = writer.outputMode(mode).option("checkpointLocation", self.checkpoint.spark)
-        self.query = writer.trigger(processingTime=self.setting.trigger).start()
-        self._started.set()
-        self._wait_for_sources()
+        for _ in range(STARTS):
+            self.query = writer.trigger(processingTime=self.setting.trigger).start()
+            self._started.set()
+            if self._has_sources(self.query):
+                break
 
-    def _wait_for_sources(self) -> None:
-        """Return when Spark has set the query's sources up, or it has died of them.
+    def _has_sources(self, query: StreamingQuery) -> bool:
+        """Wait until the query's sources have answered for the first time, or it has died; false where it died of
+        one that was too slow.
 
         Each source of ours is a Python process that must answer within ten seconds; those of many queries that
-        start at once on few cores do not.
+        start at once on few cores do not, nor does a single one on a machine that is busy enough.
         """
         until = time.monotonic() + STARTED_WITHIN_S
-        while self.query is not None and self.query.isActive and time.monotonic() < until:
-            if not str(self.query.status["message"]).startswith("Initializing"):
-                return
+        while query.isActive and time.monotonic() < until:
+            if not str(query.status["message"]).startswith(("Initializing", "Getting offsets")):
+                return True
             time.sleep(STOP_POLL_S)
+        error = None if query.isActive else query.exception()
+        return error is None or TOO_SLOW not in str(error)
 
     def spark_plan(self) -> str:
         """Spark's optimized plan of the query; nothing is started."""

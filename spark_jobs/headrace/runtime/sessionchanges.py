@@ -10,7 +10,7 @@ session that was told of it started, and whether it was the last one in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, Window
@@ -85,8 +85,11 @@ class SessionChanges:
             output=self._output(held, how),
             state=after.where("__keep").select(*stored),
             changes=changes_of(after, stored),
-            late=taken.late,
+            taken=taken,
         )
+
+    def resumed(self, turn: Turn, changes: Callable[[], DataFrame], watermark_ms: int | None) -> DataFrame:
+        return turn.state
 
     def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
         return newest_of(changes, self.keys)

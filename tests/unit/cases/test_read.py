@@ -17,6 +17,7 @@ from headrace.cases.case import (
     KnowPartitions,
     Later,
     Mark,
+    Rescale,
     Restart,
     SetClock,
 )
@@ -110,11 +111,15 @@ def test_a_row_knows_its_place_in_the_file() -> None:
     assert [row.place.line for row in step.inputs[0].parts[0].rows] == [5, 6]
 
 
-@pytest.mark.parametrize("word", ["crash", "snapshot", "restore", "rescale: 3"])
+@pytest.mark.parametrize("word", ["crash", "snapshot", "restore"])
 def test_steps_of_later_versions_are_read(word: str) -> None:
     (step,) = read(f"- {word}").steps
     assert isinstance(step, Later)
-    assert step.word == word.partition(":")[0]
+    assert step.word == word
+
+
+def test_a_rescale_says_to_how_many_partitions() -> None:
+    assert read("- rescale: 3").steps == (Rescale(3),)
 
 
 def test_expectations_hold_rows_metrics_and_a_watermark() -> None:

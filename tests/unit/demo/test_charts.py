@@ -21,6 +21,7 @@ def texts(svg: str, tag: str) -> list[str]:
 @example([5e-324])
 @example([-5e-324, 5e-324])
 @example([26.0, -5e-324])
+@example([5e-324, -6.0])
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20))
 def test_an_axis_holds_all_its_values_and_zero(values: list[float]) -> None:
     axis = number_axis("y", values)

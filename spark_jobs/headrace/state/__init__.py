@@ -1,0 +1,1 @@
+"""State as something that can be moved."""
