@@ -83,7 +83,7 @@ def write(lake: Lake, rows: pa.Table, what: Rejection) -> None:
 
 def usable(rows: DataFrame, stream: Stream) -> DataFrame:
     """The rows that a query sees: well-formed, and with an event time where the stream has a watermark."""
-    good = rows.where("NOT __bad")
+    good = rows.where("NOT __bad") if "__bad" in rows.columns else rows
     return good.where("_event_time IS NOT NULL") if stream.watermark else good
 
 

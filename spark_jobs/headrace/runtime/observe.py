@@ -40,8 +40,8 @@ def observing(rows: DataFrame, stream: Stream, name: str, partitions: Sequence[s
 
     Each metric costs every row: those that can't be anything but zero are left out.
     """
-    metrics = [F.count("__bad").alias("rows")]
-    if stream.connector != "rate":  # made by Spark: nothing to parse
+    metrics = [F.count(F.lit(1)).alias("rows")]
+    if "__bad" in rows.columns:
         metrics.append(F.count(_one_if(F.col("__bad"))).alias("bad"))
     if stream.watermark is not None:
         metrics += _of_event_time(stream, own_time(rows), partitions)

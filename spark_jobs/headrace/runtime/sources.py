@@ -101,6 +101,11 @@ def is_endless(stream: Stream) -> bool:
     return stream.connector == "rate"
 
 
+def can_be_bad(stream: Stream) -> bool:
+    """Whether a record may be malformed; those that Spark makes can't."""
+    return stream.connector != "rate"
+
+
 # ---- live --------------------------------------------------------------------------------------
 def _raw_stream(spark: SparkSession, lake: Lake, stream: Stream, header: tuple[str, ...]) -> DataFrame:
     reader = spark.readStream

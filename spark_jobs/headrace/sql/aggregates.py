@@ -323,7 +323,9 @@ def _descending(value: str, kind: str) -> str:
 def _top_k(call: Call, _types: Sequence[str]) -> str:
     value, count = call.arguments
     value = _when(call, value)
-    return f"max_by({value}, {value}, {count})"
+    return (
+        f"coalesce(max_by({value}, {value}, {count}), array())"  # of nothing, as COLLECT_LIST: no row's value
+    )
 
 
 def _collect_set(call: Call, types: Sequence[str]) -> str:
