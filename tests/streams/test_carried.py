@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.runtime.carried import BATCH
+from headrace.runtime.lake import Lake
+from headrace.runtime.query import LivePipeline
 from headrace.runtime.rowswindow import RowsWindows
+from headrace.runtime.sinks import read_result
 from headrace.sql.compile import compile_pipeline
 from headrace.sql.nodes import RowsWindow, walk
 
@@ -52,6 +57,31 @@ def test_a_rows_window_holds_what_waits_and_the_last_rows_that_its_buffer_needs(
     assert same(restored, state)
     stored = rows_window.stored(restored).withColumn(BATCH, F.lit(0))
     assert same(rows_window.restored(stored, 50_000), state)
+
+
+def test_a_rows_window_goes_on_in_a_lake_with_a_space_and_an_umlaut_in_its_path(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pipeline = compile_pipeline(
+        "CREATE STREAM s (k STRING, ts TIMESTAMP, v BIGINT, WATERMARK FOR ts AS ts);"
+        "CREATE TABLE r AS SELECT k, SUM(v) OVER (ROWS WINDOW BUFFER 2 ROWS PARTITION BY k ORDER BY ts) AS two FROM s;",
+        name="rows",
+    )
+    lake = Lake(str(tmp_path / "my läke"))
+    for second in (1, 2, 3):  # each in a start of its own, which reads the state out of its files
+        live = LivePipeline(spark, pipeline, lake, partitions=2)
+        row = {"k": "A", "ts": f"2026-01-01T00:00:0{second}Z", "v": second}
+        live.deliver({"s": [(0, [row])]})
+        live.start()
+        try:
+            if second == 3:
+                live.flush()
+            else:
+                live.settle()
+        finally:
+            live.stop()
+    found = read_result(lake, pipeline.result("r")).to_pylist()
+    assert sorted(row["two"] for row in found) == [1, 3, 5]
 
 
 def same(one: DataFrame, other: DataFrame) -> bool:

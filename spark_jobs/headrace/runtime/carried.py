@@ -120,7 +120,8 @@ class CarriedState:
         """What is stored, out of its files: Delta's own reader would first read its log, by a job for each batch."""
         table = DeltaTable(self.path)
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
-        files = table.file_uris()
+        # Their addresses come encoded; the table has no partitions, so they lie in its folder.
+        files = [f"{self.path}/{address.rpartition('/')[2]}" for address in table.file_uris()]
         return session.read.schema(schema).parquet(*files) if files else session.createDataFrame([], schema)
 
     def _compact(self, held: DataFrame, number: int) -> None:

@@ -43,12 +43,12 @@ class Lake:
 
 
 def check_path(lake: Lake) -> None:
-    """Refuse a lake whose path Spark's sources would take for a pattern."""
-    found = sorted(set(lake.root) & set("*?[]{}\\"))
+    """Refuse a lake whose path Spark's sources would take for a pattern, or delta-rs for an encoded one."""
+    found = sorted(set(lake.root) & set("*?[]{}\\%"))
     if found:
         raise Refused(
-            f"the lake {lake.root} has {' '.join(found)} in its path, which Spark reads as a pattern",
-            hint="choose a folder without * ? [ ] { } and \\ in its path",
+            f"the lake {lake.root} has {' '.join(found)} in its path, which Spark or Delta reads as something else",
+            hint="choose a folder without * ? [ ] { } % and \\ in its path",
         )
 
 

@@ -26,6 +26,7 @@ from headrace.runtime.watermark import SparkWatermark
 from headrace.sql.nodes import Lookup, Result, Scan, walk
 
 STARTED_WITHIN_S = 60.0
+ANSWERS_WITHIN_S = 15.0  # a source, or it is one that may take long, such as a broker out of reach
 STARTS = 3  # of a query whose sources did not answer in time
 TOO_SLOW = "Python worker failed to connect back"
 STOP_POLL_S = 0.005  # shorter than a commit, so that one is always met
@@ -78,7 +79,7 @@ class RunningQuery:
         Each source of ours is a Python process that must answer within ten seconds; those of many queries that
         start at once on few cores do not, nor does a single one on a machine that is busy enough.
         """
-        until = time.monotonic() + STARTED_WITHIN_S
+        until = time.monotonic() + ANSWERS_WITHIN_S
         while query.isActive and time.monotonic() < until:
             if not str(query.status["message"]).startswith(("Initializing", "Getting offsets")):
                 return True
