@@ -80,18 +80,17 @@ def _stream(spark: SparkSession, fuzzed: Fuzzed, lake: Lake) -> None:
         pipeline = compile_pipeline(fuzzed.sql, name="fuzz")
         return LivePipeline(spark, pipeline, lake, clock=lambda: START_MS, partitions=fuzzed.partitions)
 
-    live, runs = made(), False
+    live = made()
     try:
         for number, delivery in enumerate(fuzzed.batches):
             live.deliver({"s": [(p, [as_record(row) for row in rows]) for p, rows in delivery]})
-            if not runs:
+            if not live.running:
                 live.start()
             live.settle()
-            runs = number not in fuzzed.restarts
-            if not runs:
+            if number in fuzzed.restarts:
                 live.stop()
                 live = made()
-        if not runs:
+        if not live.running:
             live.start()
         live.flush()
     finally:

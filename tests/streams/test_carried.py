@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 
 from headrace.runtime.carried import BATCH
 from headrace.runtime.lake import Lake
-from headrace.runtime.query import LivePipeline
 from headrace.runtime.rowswindow import RowsWindows
 from headrace.runtime.sinks import read_result
 from headrace.sql.compile import compile_pipeline
 from headrace.sql.nodes import RowsWindow, walk
+from tests.streams.one_run import take
 
 pytestmark = pytest.mark.streams
 
@@ -69,17 +69,8 @@ def test_a_rows_window_goes_on_in_a_lake_with_a_space_and_an_umlaut_in_its_path(
     )
     lake = Lake(str(tmp_path / "my läke"))
     for second in (1, 2, 3):  # each in a start of its own, which reads the state out of its files
-        live = LivePipeline(spark, pipeline, lake, partitions=2)
         row = {"k": "A", "ts": f"2026-01-01T00:00:0{second}Z", "v": second}
-        live.deliver({"s": [(0, [row])]})
-        live.start()
-        try:
-            if second == 3:
-                live.flush()
-            else:
-                live.settle()
-        finally:
-            live.stop()
+        take(spark, pipeline, lake, [row], partitions=2, flush=second == 3)
     found = read_result(lake, pipeline.result("r")).to_pylist()
     assert sorted(row["two"] for row in found) == [1, 3, 5]
 

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from headrace.errors import HeadraceError, Refused
 from headrace.runtime.checkpoint import Checkpoint
 from headrace.runtime.lake import Lake
-from headrace.runtime.query import LivePipeline
 from headrace.runtime.rescale import rescale
 from headrace.runtime.sinks import read_result
 from headrace.sql.compile import compile_pipeline
 from headrace.state.repartition import repartition
+from tests.streams.one_run import take
 
 pytestmark = pytest.mark.streams
 
@@ -27,13 +27,7 @@ PIPELINE = compile_pipeline(
 
 
 def run(spark: SparkSession, lake: Lake, partitions: int, value: int) -> dict[str, int]:
-    live = LivePipeline(spark, PIPELINE, lake, partitions=partitions)
-    live.deliver({"s": [(0, [{"k": key, "v": value} for key in ("A", "B", "C")])]})
-    live.start()
-    try:
-        live.settle()
-    finally:
-        live.stop()
+    take(spark, PIPELINE, lake, [{"k": key, "v": value} for key in ("A", "B", "C")], partitions=partitions)
     rows = read_result(lake, PIPELINE.result("a")).to_pylist()
     return {row["k"]: row["total"] for row in rows}
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from headrace.runtime.filesource import Files
 from headrace.runtime.lake import Lake
-from headrace.runtime.query import LivePipeline
 from headrace.runtime.sinks import read_result
 from headrace.sql.compile import compile_pipeline
+from tests.streams.one_run import take
 
 pytestmark = pytest.mark.streams
 
@@ -45,12 +45,6 @@ def test_a_source_that_answers_too_late_is_started_again(
         name="slow",
     )
     lake = Lake(str(tmp_path / "lake"))
-    live = LivePipeline(spark, pipeline, lake, partitions=1)
-    live.deliver({"s": [(0, [{"k": "A"}, {"k": "A"}])]})
-    live.start()
-    try:
-        live.settle()
-    finally:
-        live.stop()
+    take(spark, pipeline, lake, [{"k": "A"}, {"k": "A"}])
     assert slow_at_first.exists()
     assert read_result(lake, pipeline.result("r")).to_pylist() == [{"k": "A", "n": 2}]

@@ -61,9 +61,7 @@ _ROOM: Final = 512 * 1024 * 1024  # bytes that must be free in memory, else the 
 
 @dataclass(slots=True)
 class _Stage:
-    """A run on its way. The clock is moved by steps alone; `live` is None until the first batch or control step,
-    and given its first rows before it is `started`.
-    """
+    """A run on its way. The clock is moved by steps alone; `live` is None until the first batch or control step."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -71,7 +69,6 @@ class _Stage:
     partitions: int
     now_ms: int = START_MS
     live: LivePipeline | None = None
-    started: bool = False
 
     @property
     def lake(self) -> Lake:
@@ -184,15 +181,12 @@ def _take(stage: _Stage, action: Action) -> None:
             live.settle()
         case Flush():
             _running(stage).flush()
-        case Restart():
+        case Restart() | Rescale():
             _running(stage)
             _stop(stage)
-            _running(stage).settle()
-        case Rescale(partitions):
-            _running(stage)
-            _stop(stage)
-            rescale(stage.spark, stage.pipeline, stage.lake, partitions)
-            stage.partitions = partitions
+            if isinstance(action, Rescale):
+                stage.partitions = action.partitions
+                rescale(stage.spark, stage.pipeline, stage.lake, stage.partitions)
             _running(stage).settle()
         case Later() | Expected():
             raise AssertionError(f"not an action to take: {action}")
@@ -208,9 +202,8 @@ def _move_clock(stage: _Stage, ms: int) -> None:
 def _running(stage: _Stage) -> LivePipeline:
     """The live pipeline, started over the lake where it is not running."""
     live = _made(stage)
-    if not stage.started:
+    if not live.running:
         live.start()
-        stage.started = True
     return live
 
 
@@ -228,7 +221,7 @@ def _made(stage: _Stage) -> LivePipeline:
 
 
 def _stop(stage: _Stage) -> None:
-    live, stage.live, stage.started = stage.live, None, False
+    live, stage.live = stage.live, None
     if live:
         live.stop()
 

@@ -59,13 +59,18 @@ def number_axis(label: str, values: Sequence[float]) -> Axis:
     """An axis that holds 0 and all values, with about five round ticks."""
     low, high = min([*values, 0.0]), max([*values, 0.0])
     step = _round_step(max((high - low) or 1.0, SMALLEST))
-    first, last = math.ceil(low / step), math.ceil(high / step)
-    last = max(last + (last * step < high), first + 1)  # a denormal's quotient may be no number but 0
+    first = math.ceil(low / step)
+    last = max(_steps_to(high, step), first + 1)
     ticks = tuple((index * step, f"{index * step:,g}") for index in range(first, last + 1))
     fine = step / 5
-    under = math.floor(low / fine) * fine
-    under -= fine if under > low else 0.0  # likewise
+    under = -_steps_to(-low, fine) * fine
     return Axis(label, min(first * step, under), last * step, ticks)
+
+
+def _steps_to(value: float, step: float) -> int:
+    """The fewest steps from 0 that reach the value."""
+    count = math.ceil(value / step)
+    return count + (count * step < value)  # a denormal's quotient may be no number but 0
 
 
 def lines(series: Sequence[Series], x: Axis, y: Axis, summary: str) -> str:

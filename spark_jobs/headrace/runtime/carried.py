@@ -104,21 +104,23 @@ class CarriedState:
             deltawrite.append_once(self.path, changes, Once(self.app, number))
             self.written += 1
         session = turn.changes.sparkSession
-        self.held = self.operator.resumed(turn, lambda: self._changes(session), watermark_ms)
+        self.held = self.operator.resumed(
+            turn, lambda: self._changes(session, DeltaTable(self.path)), watermark_ms
+        )
         self.newest = number
 
     def _before(self, session: SparkSession, number: int, before_ms: int | None) -> DataFrame | None:
         if self.newest is None or self.newest >= number:
             self.held = None
-            if deltawrite.opened(self.path) is not None:
-                changes = self._changes(session).where(F.col(BATCH) < number)
+            table = deltawrite.opened(self.path)
+            if table is not None:
+                changes = self._changes(session, table).where(F.col(BATCH) < number)
                 self.held = self.operator.restored(changes, before_ms)
             self.newest = number - 1
         return self.held
 
-    def _changes(self, session: SparkSession) -> DataFrame:
+    def _changes(self, session: SparkSession, table: DeltaTable) -> DataFrame:
         """What is stored, out of its files: Delta's own reader would first read its log, by a job for each batch."""
-        table = DeltaTable(self.path)
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
         # Their addresses come encoded; the table has no partitions, so they lie in its folder.
         files = [f"{self.path}/{address.rpartition('/')[2]}" for address in table.file_uris()]
@@ -159,16 +161,27 @@ def changes_of(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows.where(f"__changed AND (__keep OR {GONE})").select(*columns, GONE)
 
 
-def newest_of(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The state: of each key the rows of the last batch that changed it."""
-    newest = F.max(BATCH).over(Window.partitionBy(*keys))
-    last = changes.withColumn("__newest", newest).where(f"{BATCH} = __newest AND NOT {GONE}")
-    return last.drop("__newest", BATCH, GONE).localCheckpoint()
+class StoredByKey:
+    """What operators share whose changes are all rows of the keys that changed."""
 
+    __slots__ = ()
 
-def whole_of(state: DataFrame) -> DataFrame:
-    """A state as changes."""
-    return state.withColumn(GONE, F.lit(False))
+    @property
+    def keys(self) -> Sequence[str]:
+        """Columns of the state."""
+        raise NotImplementedError
+
+    def resumed(self, turn: Turn, changes: Callable[[], DataFrame], watermark_ms: int | None) -> DataFrame:
+        return turn.state
+
+    def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
+        """Of each key the rows of the last batch that changed it."""
+        newest = F.max(BATCH).over(Window.partitionBy(*self.keys))
+        last = changes.withColumn("__newest", newest).where(f"{BATCH} = __newest AND NOT {GONE}")
+        return last.drop("__newest", BATCH, GONE).localCheckpoint()
+
+    def stored(self, state: DataFrame) -> DataFrame:
+        return state.withColumn(GONE, F.lit(False))
 
 
 def _stored(schema: StructType) -> pa.Schema:

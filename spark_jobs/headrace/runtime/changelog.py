@@ -5,13 +5,13 @@ Held is the value that each key shows, until its window can't change any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headrace.runtime.carried import Turn, by_key, changes_of, newest_of, whole_of
+from headrace.runtime.carried import StoredByKey, Turn, by_key, changes_of
 from headrace.runtime.lower import ADMITTED, ALL
 from headrace.sql.nodes import OP, Result
 
@@ -19,7 +19,7 @@ ROW = "__row"  # numbers the changes of a batch
 
 
 @dataclass(frozen=True, slots=True)
-class Changelog:
+class Changelog(StoredByKey):
     """The operator of a result stream over groups. `ends` is the column that holds a window's end, '' without one."""
 
     result: Result
@@ -52,15 +52,6 @@ class Changelog:
             state=after.where("__keep").select(*stored),
             changes=changes_of(after, stored),
         )
-
-    def resumed(self, turn: Turn, changes: Callable[[], DataFrame], watermark_ms: int | None) -> DataFrame:
-        return turn.state
-
-    def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
-        return newest_of(changes, self.keys)
-
-    def stored(self, state: DataFrame) -> DataFrame:
-        return whole_of(state)
 
     def _after(self, paired: DataFrame, stored: Sequence[str], watermark_ms: int | None) -> DataFrame:
         now = paired.withColumn("now", F.when(F.col("__touched"), F.col("new")).otherwise(F.col("old")))

@@ -140,9 +140,9 @@ class Checkpoint:
 
     def take_over(self, partitions: int) -> None:
         """Make this the checkpoint in use, in one step, and delete the one before."""
-        before = self._query()
-        self._write("query.json", {**before, "partitions": partitions, "spark": self.active})
-        shutil.rmtree(self.folder / before.get("spark", "spark"))
+        before = Checkpoint.at(self.folder)
+        self._write("query.json", {**self._query(), "partitions": partitions, "spark": self.active})
+        shutil.rmtree(before.spark)
 
     def _query(self) -> dict[str, Any]:
         try:

@@ -18,6 +18,7 @@ from headrace.runtime.fields import analysed
 from headrace.runtime.watermark import SHIFT_US, strictly_behind
 from headrace.sql.aggregates import literal, lower_call
 from headrace.sql.nodes import (
+    SESSION,
     Aggregate,
     Alias,
     Call,
@@ -42,7 +43,7 @@ from headrace.sql.nodes import (
 
 ADMITTED = "__admitted"  # whether HAVING lets the group's row stand, in upserted results
 START, END = "__start", "__end"  # of a window, shifted
-SESSION, SESSION_TIME = "__session", "__session_time"
+SESSION_TIME = "__session_time"
 ALL = "__all"  # the key of a result that has none
 ONE_KEY = f"pmod(unix_micros({SESSION}.start), 1)"  # 0: Spark's sessions want a key, and drop a literal
 IDENTITY = "__identity"  # which record a row came from, in the audit's plans

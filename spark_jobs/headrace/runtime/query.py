@@ -132,6 +132,11 @@ class LivePipeline:
         self._scratch.cleanup()
 
     # ---- facts ----
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and not stopped since."""
+        return any(not query.stopped for query in self.queries)
+
     def watermark(self, result: str = "") -> int | None:
         """A result's watermark in milliseconds; without a name the smallest of those that have one."""
         marks = [q.tracking.watermark() for q in self.queries if not result or q.result.name == result]

@@ -35,8 +35,11 @@ class RowsWindows:
         one = {} if self.node.keys else {ALL: F.lit(0)}
         fresh = taken.rows.withColumns(one)
         held = rows.limit(0).withColumns({**one, OUT: F.lit(False)}) if state is None else state
-        last = {KEEP: ~self._followed(self._most - 1)}
-        passed = held.where(F.col(OUT) | behind).withColumns(self._calls(held) | last).localCheckpoint()
+        passed = (
+            held.where(F.col(OUT) | behind)
+            .withColumns(self._calls(held) | {KEEP: self._last()})
+            .localCheckpoint()
+        )
         return Turn(
             output=passed.where(~F.col(OUT)).select(
                 *rows.columns, *[call.name for call, _ in self.node.calls]
@@ -51,7 +54,7 @@ class RowsWindows:
 
     def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
         rows, behind = changes.drop(BATCH), _behind(watermark_ms)
-        passed = rows.where(behind).withColumn(KEEP, ~self._followed(self._most - 1))
+        passed = rows.where(behind).withColumn(KEEP, self._last())
         return _state(rows.where(~behind), passed.where(KEEP).drop(KEEP).localCheckpoint())
 
     def stored(self, state: DataFrame) -> DataFrame:
@@ -61,10 +64,6 @@ class RowsWindows:
     def _keys(self) -> Sequence[str]:
         return self.node.keys or (ALL,)
 
-    @property
-    def _most(self) -> int:
-        return max(buffer for _, buffer in self.node.calls)
-
     def _calls(self, rows: DataFrame) -> dict[str, Column]:
         keys, order = ", ".join(self._keys), ", ".join(TIME_ORDER)
         frame = f"PARTITION BY {keys} ORDER BY {order} ROWS BETWEEN {{}} PRECEDING AND CURRENT ROW"
@@ -73,10 +72,11 @@ class RowsWindows:
             for call, buffer in self.node.calls
         }
 
-    def _followed(self, rows: int) -> Column:
-        """Whether so many rows behind this one, of those that came out, another one did."""
+    def _last(self) -> Column:
+        """Whether a row, of those that came out, is one of the last n-1 of its key."""
         order = Window.partitionBy(*self._keys).orderBy(*TIME_ORDER)
-        return F.lead(F.lit(True), rows, False).over(order)
+        most = max(buffer for _, buffer in self.node.calls)
+        return ~F.lead(F.lit(True), most - 1, False).over(order)
 
 
 def _behind(watermark_ms: int | None) -> Column:

@@ -10,13 +10,13 @@ session that was told of it started, and whether it was the last one in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headrace.runtime.carried import GONE, Turn, changes_of, in_time, newest_of, whole_of
+from headrace.runtime.carried import GONE, StoredByKey, Turn, changes_of, in_time
 from headrace.runtime.lower import ADMITTED, ALL, types_of
 from headrace.runtime.watermark import strictly_behind
 from headrace.sql.aggregates import is_ordered, lower_call
@@ -54,7 +54,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class SessionChanges:
+class SessionChanges(StoredByKey):
     """The operator of an Aggregate over sessions. `how` is known from the first batch on."""
 
     node: Aggregate
@@ -87,15 +87,6 @@ class SessionChanges:
             changes=changes_of(after, stored),
             taken=taken,
         )
-
-    def resumed(self, turn: Turn, changes: Callable[[], DataFrame], watermark_ms: int | None) -> DataFrame:
-        return turn.state
-
-    def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
-        return newest_of(changes, self.keys)
-
-    def stored(self, state: DataFrame) -> DataFrame:
-        return whole_of(state)
 
     def _behind(self, time: str, watermark_ms: int | None) -> Column:
         """Whether a session that ends with this time is closed."""

@@ -86,11 +86,14 @@ class SparkWatermark:
 
 def strictly_behind(micros: Column, watermark_ms: int | None) -> Column:
     """Whether a time (µs) is behind the watermark by at least a millisecond; false without one."""
-    return F.lit(False) if watermark_ms is None else micros <= F.lit((watermark_ms - STRICT_MS) * 1000)
+    return F.lit(False) if watermark_ms is None else micros <= _last_behind(watermark_ms)
 
 
 def passed_by(time: Column, watermark_ms: int | None) -> Column:
     """`strictly_behind` of a timestamp, in a form that a file's statistics can answer."""
-    if watermark_ms is None:
-        return F.lit(False)
-    return time <= F.timestamp_micros(F.lit((watermark_ms - STRICT_MS) * 1000))
+    return F.lit(False) if watermark_ms is None else time <= F.timestamp_micros(_last_behind(watermark_ms))
+
+
+def _last_behind(watermark_ms: int) -> Column:
+    """The last time (µs) that is strictly behind the watermark."""
+    return F.lit((watermark_ms - STRICT_MS) * 1000)

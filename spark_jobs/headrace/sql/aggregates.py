@@ -321,11 +321,10 @@ def _descending(value: str, kind: str) -> str:
 
 
 def _top_k(call: Call, _types: Sequence[str]) -> str:
+    """Of no values an empty list, as COLLECT_LIST gives, where `max_by` gives NULL."""
     value, count = call.arguments
     value = _when(call, value)
-    return (
-        f"coalesce(max_by({value}, {value}, {count}), array())"  # of nothing, as COLLECT_LIST: no row's value
-    )
+    return f"coalesce(max_by({value}, {value}, {count}), array())"
 
 
 def _collect_set(call: Call, types: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from headrace.event_time.interval import Interval
 SYSTEM_COLUMNS = ("_timestamp", "_offset", "_partition", "_event_time")
 TIME_ORDER = ("_event_time", "_partition", "_offset")  # by these, which of two rows is the earlier one
 OP = "_op"  # of a changelog's row: +I, -U, +U or -D
+SESSION = "__session"  # the column of a session, in rows and in state
 HIDDEN = "__"  # a column whose name begins so is kept in results, and not shown
 
 

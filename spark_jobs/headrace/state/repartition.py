@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headrace.errors import HeadraceError
+from headrace.sql.nodes import SESSION
 
 SESSION_KEY = "sessionStartTime"  # the last one of a session's key, which its partition does not go by
-SESSION = "__session"  # in the value of a session, of nothing else
 
 
 @dataclass(frozen=True, slots=True)
