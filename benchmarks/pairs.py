@@ -1,7 +1,8 @@
-"""Headrace and the hand-written query side by side, batch by batch: `python -m benchmarks.pairs QUERY [BATCHES]`.
+"""Headrace and the hand-written query side by side, batch by batch: `python -m benchmarks.pairs QUERY [PAIRS]`.
 
 Both are started and warmed up; then each runs one batch while the other waits, in the order A B B A A B ….
-Prints one JSON line for each engine, as `benchmarks.engines` does.
+A JVM compiles the same query a tenth better or worse from one start to the next, so several pairs of
+processes are asked. Prints one JSON line for each engine of each pair, as `benchmarks.engines` does.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 from benchmarks.measure import Figure
 from benchmarks.queries import BATCH_ROWS
 
-BATCHES = 40
+PAIRS = 7
+BATCHES = 12  # of each engine in a pair
 NAMES = {"headrace": "headrace", "handwritten": "structured streaming"}
 
 
@@ -46,17 +48,18 @@ class Engine:
         return seconds, cpu_seconds
 
 
-def side_by_side(query: str, batches: int = BATCHES) -> list[Figure]:
-    """The two figures over `batches` batches each."""
+def side_by_side(query: str, batches: int = BATCHES) -> tuple[Figure, Figure]:
+    """Headrace's figure and the hand-written query's, from one pair of processes."""
     with ExitStack() as started:
         engines = [_warm(started, name, query) for name in NAMES]
         for n in range(batches):
             for engine in engines if n % 2 == 0 else engines[::-1]:
                 engine.turn()
-        return [
+        ours, theirs = (
             Figure(name, query, batches * BATCH_ROWS, one.seconds, one.cpu_seconds)
             for name, one in zip(NAMES.values(), engines, strict=True)
-        ]
+        )
+        return ours, theirs
 
 
 def _warm(started: ExitStack, name: str, query: str) -> Engine:
@@ -69,5 +72,6 @@ def _warm(started: ExitStack, name: str, query: str) -> Engine:
 
 
 if __name__ == "__main__":
-    for figure in side_by_side(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else BATCHES):
-        print(json.dumps(figure.told()), flush=True)
+    for _ in range(int(sys.argv[2]) if len(sys.argv) > 2 else 1):
+        for figure in side_by_side(sys.argv[1]):
+            print(json.dumps(figure.told()), flush=True)

@@ -1,7 +1,8 @@
 """`make bench`: all engines on all queries, the sink, the tracker, into benchmarks/results.md.
 
 Headrace and the hand-written query take turns batch by batch (`benchmarks.pairs`): the machine's speed drifts
-by a third within minutes, and bends both alike. The others run alone, and their ratios are as rough as that.
+by a third within minutes, and bends both alike. Their figures are medians over several pairs of processes,
+their ratio is the median of the pairs' ratios. The others run alone, and their ratios are as rough as the drift.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import pairs, tracker
+from benchmarks import tracker
 from benchmarks.measure import Figure
+from benchmarks.pairs import BATCHES, PAIRS, side_by_side
 from benchmarks.queries import BATCH_ROWS, BENCHMARKS, CARRIED, KEYS, PARTITIONS, WARM_ROWS
 
 ALONE = ("batch", "duckdb")
@@ -24,22 +27,39 @@ OUT = Path(__file__).parent / "results.md"
 
 
 def main() -> None:
-    batches = int(sys.argv[1]) if len(sys.argv) > 1 else pairs.BATCHES
-    figures: list[Figure] = []
-    for query in BENCHMARKS:
-        figures += _telling(pairs.side_by_side(query, batches))
-        figures += _telling([Figure(**_alone("benchmarks.engines", engine, query)) for engine in ALONE])
-    for query in CARRIED:
-        figures += _telling([Figure(**_alone("benchmarks.engines", "headrace", query))])
+    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
+    compared = {query: _compared(query, pairs) for query in BENCHMARKS}
+    carried = [_telling(Figure(**_alone("benchmarks.engines", "headrace", query))) for query in CARRIED]
     sink = _alone("benchmarks.sink")
-    OUT.write_text(_page(figures, sink), encoding="utf-8")
+    OUT.write_text(_page(compared, carried, sink, pairs), encoding="utf-8")
     print(f"written: {OUT}")
 
 
-def _telling(figures: list[Figure]) -> list[Figure]:
-    for figure in figures:
-        print(f"{figure.query} {figure.engine}: {figure.rows_per_second:,.0f} rows/s", flush=True)
-    return figures
+def _compared(query: str, pairs: int) -> list[str]:
+    """The table's rows of one query: Headrace, then each other engine with Headrace's share of its speed."""
+    turns = [tuple(_telling(one) for one in side_by_side(query)) for _ in range(pairs)]
+    ours, theirs = (list(engine) for engine in zip(*turns, strict=True))
+    shares = sorted(a.rows_per_second / b.rows_per_second for a, b in turns)
+    share = f"{statistics.median(shares):.2f} ({shares[0]:.2f} – {shares[-1]:.2f})"
+    rows = [_row(ours, "1.00"), _row(theirs, share)]
+    for engine in ALONE:
+        alone = _telling(Figure(**_alone("benchmarks.engines", engine, query)))
+        rows.append(_row([alone], f"{_speed(ours) / alone.rows_per_second:.2f}"))
+    return rows
+
+
+def _speed(figures: list[Figure]) -> float:
+    return statistics.median(one.rows_per_second for one in figures)
+
+
+def _row(figures: list[Figure], share: str) -> str:
+    cpu = statistics.median(one.cpu_per_million for one in figures)
+    return f"| {figures[0].query} | {figures[0].engine} | {_speed(figures):,.0f} | {cpu:.2f} | {share} |"
+
+
+def _telling(figure: Figure) -> Figure:
+    print(f"{figure.query} {figure.engine}: {figure.rows_per_second:,.0f} rows/s", flush=True)
+    return figure
 
 
 def _alone(module: str, *arguments: str) -> dict[str, Any]:
@@ -51,20 +71,21 @@ def _alone(module: str, *arguments: str) -> dict[str, Any]:
     return result
 
 
-def _page(figures: list[Figure], sink: dict[str, float]) -> str:
+def _page(compared: dict[str, list[str]], carried: list[Figure], sink: dict[str, float], pairs: int) -> str:
     lines = [
         "# Benchmarks",
         "",
         f"`make bench` on {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()}), "
-        f"Python {platform.python_version()}. {figures[0].rows:,} generated rows, {KEYS:,} keys, N = {PARTITIONS}, "
+        f"Python {platform.python_version()}. Generated rows, {KEYS:,} keys, N = {PARTITIONS}, "
         f"{BATCH_ROWS:,} rows a batch, noop sink, RocksDB, {WARM_ROWS:,} rows of warm-up. Headrace and structured "
-        "streaming took turns batch by batch.",
+        f"streaming took turns batch by batch, {BATCHES * BATCH_ROWS:,} rows each, in each of {pairs} pairs of "
+        "processes: medians, and in brackets the extremes of the pairs' ratios. The others: one run each.",
         "",
         "| query | engine | rows/s | CPU s per million rows | Headrace's share of it |",
         "|---|---|---:|---:|---:|",
     ]
-    for query in BENCHMARKS:
-        lines += _rows([figure for figure in figures if figure.query == query])
+    for rows in compared.values():
+        lines += rows
     lines += [
         "",
         "Headrace alone, one run each; sessions of 20 rows:",
@@ -72,11 +93,7 @@ def _page(figures: list[Figure], sink: dict[str, float]) -> str:
         "| query | rows/s | CPU s per million rows |",
         "|---|---:|---:|",
     ]
-    lines += [
-        f"| {one.query} | {one.rows_per_second:,.0f} | {one.cpu_per_million:.2f} |"
-        for one in figures
-        if one.query in CARRIED
-    ]
+    lines += [f"| {one.query} | {one.rows_per_second:,.0f} | {one.cpu_per_million:.2f} |" for one in carried]
     ratio = sink["headrace"] / sink["merge"]
     lines += [
         "",
@@ -94,16 +111,6 @@ def _page(figures: list[Figure], sink: dict[str, float]) -> str:
     ]
     lines += [f"| {name} | {figure:,.2f} {unit} |" for name, figure, unit in tracker.rows()]
     return "\n".join(lines) + "\n"
-
-
-def _rows(figures: list[Figure]) -> list[str]:
-    """Of one query, Headrace first."""
-    ours = figures[0].rows_per_second
-    return [
-        f"| {one.query} | {one.engine} | {one.rows_per_second:,.0f} | {one.cpu_per_million:.2f} "
-        f"| {ours / one.rows_per_second:.2f} |"
-        for one in figures
-    ]
 
 
 if __name__ == "__main__":

@@ -103,9 +103,8 @@ class Hand:
         counts = dict.fromkeys(batchlog.COUNTERS, 0)
         pins = json.dumps(tables or {})
         batchlog.prepare(self.lake)
-        batchlog.write(
-            self.lake, BatchRow(query, 0, number, 0, watermark_ms, offsets, pins, "{}", counts, 0.1)
-        )
+        row = BatchRow(query, 0, number, 0, watermark_ms, offsets, pins, "{}", counts, 0.1)
+        batchlog.write(batchlog.opening(self.lake).result(), row)
 
     def end(self, query: str, number: int, watermark_ms: int = FLUSHED_MS) -> None:
         """The last batch, without rows: it closes the windows."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -96,12 +97,12 @@ def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -
     """Take one batch. Raises Refused where a stream's options make its records an error."""
     began = time.monotonic()
     batch = planned(loop, number)
+    log = batchlog.opening(loop.setting.lake)
     passed = loop.chain.take(rows, number, batch.watermark_ms, batch.before_ms)
     output = loop.sink.write(passed.rows, number)
     passed.keep(number)
-    metrics = execution.observed(query)
     dropped = execution.dropped_rows(query, loop.stateful) + passed.late
-    seen = [observe.seen(metrics.get(scan.name, {}), scan.partitions) for scan in loop.scans]
+    seen = _seen(loop, batch, execution.observed(query))
     _refuse(loop, batch, seen)
     late = _audit(loop, batch, seen, dropped=dropped > 0)
     _advance(loop, batch, seen)
@@ -115,7 +116,7 @@ def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -
     }
     seconds = time.monotonic() - began
     if counts["input_rows"] or batch.moved:
-        _log(loop, batch, counts, seconds)
+        batchlog.write(log.result(), _log_row(loop, batch, counts, seconds))
     loop.watermark_ms = batch.watermark_ms
     wanted = loop.tracking.wanted()
     if loop.watermark is not None and wanted is not None:
@@ -144,6 +145,15 @@ def input_range(loop: Loop, number: int) -> str:
         f"{scan.stream.name} from {json.dumps(loop.offset(batch.before, n))} to {json.dumps(loop.offset(batch.plan, n))}"
         for n, scan in enumerate(loop.scans)
     )
+
+
+def _seen(loop: Loop, batch: Planned, metrics: Mapping[str, Mapping[str, Any]]) -> list[observe.Seen]:
+    """What each Scan saw: as observed, or where that does not tell all, from its input read again."""
+    observed = [observe.seen(metrics.get(scan.name, {}), scan.partitions) for scan in loop.scans]
+    return [
+        one if one is not None else observe.counted(_reread(loop, batch, n), scan.stream, batch.plan.at_ms)
+        for n, (scan, one) in enumerate(zip(loop.scans, observed, strict=True))
+    ]
 
 
 def _refuse(loop: Loop, batch: Planned, seen: list[observe.Seen]) -> None:
@@ -189,19 +199,14 @@ def _audit(loop: Loop, batch: Planned, seen: list[observe.Seen], *, dropped: boo
 
 
 def _advance(loop: Loop, batch: Planned, seen: list[observe.Seen]) -> None:
-    """Move the marks by what was observed, or where that does not tell all, by the input read again.
-
-    Only then is the input no longer unread: a partition that delivered it must not be found idle before.
+    """Move the marks. Only then is the input no longer unread: a partition that delivered it must not be
+    found idle before.
     """
-    arrived: list[tuple[Stream, Mapping[str, int | None]]] = []
-    for n, (scan, one) in enumerate(zip(loop.scans, seen, strict=True)):
-        if scan.stream.watermark is None or not one.rows:
-            continue
-        if one.exact:
-            arrived.append((scan.stream, one.maxima))
-        else:
-            rows = _reread(loop, batch, n)
-            arrived.append((scan.stream, observe.maxima_of(rows, scan.stream, batch.plan.at_ms)))
+    arrived = [
+        (scan.stream, one.maxima)
+        for scan, one in zip(loop.scans, seen, strict=True)
+        if scan.stream.watermark is not None and one.rows
+    ]
     loop.tracking.advance(arrived)
     for n, scan in enumerate(loop.scans):
         scan.consumed = loop.offset(batch.plan, n) or scan.consumed
@@ -212,12 +217,12 @@ def _reread(loop: Loop, batch: Planned, n: int) -> DataFrame:
     return sources.read_range(loop.setting.spark, loop.setting.lake, loop.scans[n].stream, start, end or {})
 
 
-def _log(loop: Loop, batch: Planned, counts: dict[str, int], seconds: float) -> None:
+def _log_row(loop: Loop, batch: Planned, counts: dict[str, int], seconds: float) -> BatchRow:
     ranges = {
         name: {"start": loop.offset(batch.before, n), "end": loop.offset(batch.plan, n)}
         for n, name in enumerate(range_names([scan.stream.name for scan in loop.scans]))
     }
-    row = BatchRow(
+    return BatchRow(
         query=loop.result.name,
         generation=GENERATION,
         batch=batch.number,
@@ -229,7 +234,6 @@ def _log(loop: Loop, batch: Planned, counts: dict[str, int], seconds: float) -> 
         counts=counts,
         seconds=seconds,
     )
-    batchlog.write(loop.setting.lake, row)
 
 
 def range_names(streams: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ a start reads from it how far each source partition had come.
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,8 @@ from headrace.runtime.lake import Lake
 
 COUNTERS = ("input_rows", "late_rows", "bad_records", "null_event_time_rows", "future_rows", "output_rows")
 FLUSHED_MS = 253_402_300_799_999  # the watermark of an ended input: the end of year 9999
+
+_OPENER = ThreadPoolExecutor(thread_name_prefix="batch-log")
 
 SCHEMA = pa.schema(
     [
@@ -61,12 +64,17 @@ def prepare(lake: Lake) -> None:
     ensure(lake.batches, SCHEMA, conf=NO_STATISTICS)
 
 
-def write(lake: Lake, row: BatchRow) -> None:
-    """Append the row, once; the log was prepared."""
+def opening(lake: Lake) -> Future[DeltaTable]:
+    """Open the log, which was prepared, beside other work: it takes as long as the append itself."""
+    return _OPENER.submit(DeltaTable, lake.batches)
+
+
+def write(log: DeltaTable, row: BatchRow) -> None:
+    """Append the row, once. `log` may have been opened while the row's batch ran, not earlier."""
     record: dict[str, Any] = {name: getattr(row, name) for name in SCHEMA.names if hasattr(row, name)}
     record |= {"at": datetime.fromtimestamp(row.at_ms / 1000, UTC), **row.counts}
     table = pa.Table.from_pylist([record], SCHEMA)
-    append_once(lake.batches, table, Once(f"batches:{row.query}:{row.generation}", row.batch))
+    append_once(log, table, Once(f"batches:{row.query}:{row.generation}", row.batch))
 
 
 def read(lake: Lake, query: str = "") -> pa.Table:

@@ -55,9 +55,12 @@ def ensure(
         )
 
 
-def append_once(path: str, rows: pa.Table, once: Once) -> bool:
-    """Append the rows, once; says whether it wrote. Raises TableNotFoundError where there is no table."""
-    table = DeltaTable(path)
+def append_once(to: str | DeltaTable, rows: pa.Table, once: Once) -> bool:
+    """Append the rows, once; says whether it wrote. Raises TableNotFoundError where there is no table.
+
+    A table that is open already may miss what other applications committed since, not what this one did.
+    """
+    table = to if isinstance(to, DeltaTable) else DeltaTable(to)
     if once.done(table):
         return False
     write_deltalake(table, rows, mode="append", commit_properties=once.commit)

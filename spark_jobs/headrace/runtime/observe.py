@@ -1,13 +1,16 @@
 """What a stream's rows tell while they pass: counters and per-partition maxima, by Spark's `observe`.
 
-Frame in, frame out; and from what a batch observed to the tracker. A batch with rows that the fast form
-can't place (an unknown partition, a record without a usable time) is asked again from its own input.
+Frame in, frame out; and from what a batch observed to the tracker. Each metric costs every row, so that the
+fast form counts the rows and keeps the maxima; one row that it can't place (a bad record, none or too far an
+event time, an unknown partition) makes it say no more than that, and the batch's input is asked again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -20,74 +23,77 @@ from headrace.runtime.records import own_time
 from headrace.sql.catalog import duration_ms
 from headrace.sql.nodes import Stream
 
+UNPLACED_US = 2**63 - 1  # no event time: those end with the year 9999
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one Scan saw in a batch. `maxima`: largest usable event time (µs) by partition; `heard`: all
-    partitions that delivered; both only what the fast form knew where `exact` is false.
+    """What one Scan saw in a batch. `maxima`: by partition that delivered its largest usable event time (µs;
+    None: it has none).
     """
 
     rows: int
     bad: int
     missing: int
     future: int
-    maxima: Mapping[str, int]
-    exact: bool
+    maxima: Mapping[str, int | None]
 
 
 def observing(rows: DataFrame, stream: Stream, name: str, partitions: Sequence[str]) -> DataFrame:
-    """The rows unchanged, observed under `name`.
-
-    Each metric costs every row: those that can't be anything but zero are left out.
-    """
+    """The rows unchanged, observed under `name`."""
     metrics = [F.count(F.lit(1)).alias("rows")]
-    if "__bad" in rows.columns:
-        metrics.append(F.count(_one_if(F.col("__bad"))).alias("bad"))
     if stream.watermark is not None:
-        metrics += _of_event_time(stream, own_time(rows), partitions)
+        metrics += _maxima(stream, own_time(rows), partitions)
+    elif "__bad" in rows.columns:
+        metrics.append(F.count(_one_if(F.col("__bad"))).alias("bad"))
     return rows.observe(name, *metrics)
 
 
-def _of_event_time(stream: Stream, own: Column, partitions: Sequence[str]) -> list[Column]:
-    """How many records have an event time, how many of a known partition, and each partition's largest."""
-    future = _future(stream, own, _processing_time(stream))
-    time = _moving(own, future)
-    metrics = [F.count(own).alias("timed")]
-    if future is not None:
-        metrics.append(F.count(_one_if(future)).alias("future"))
+def _maxima(stream: Stream, own: Column, partitions: Sequence[str]) -> list[Column]:
+    """Each partition's largest event time (µs); the first is UNPLACED_US where a row can't be placed."""
+    time = F.unix_micros(own)
+    unplaced, future = F.lit(UNPLACED_US), _future(stream, own, _processing_time(stream))
+    odd = [own.isNull()] if future is None else [own.isNull(), future]
     if len(partitions) == 1 and stream.connector in ("delta", "rate"):
-        return [*metrics, F.max(time).alias("m0")]
+        return [F.max(F.when(reduce(or_, odd), unplaced).otherwise(time)).alias("m0")]
     partition = F.col("_partition").cast("string")
-    metrics.append(F.count(_one_if(partition.isin(list(partitions)))).alias("placed"))
-    return metrics + [
-        F.max(F.when(partition == known, time)).alias(f"m{i}") for i, known in enumerate(partitions)
-    ]
+    odd.append(~partition.isin(list(partitions)))
+    times = [F.when(partition == known, time) for known in partitions] or [F.lit(None).cast("long")]
+    times[0] = F.when(reduce(or_, odd), unplaced).otherwise(times[0])
+    return [F.max(of_one).alias(f"m{i}") for i, of_one in enumerate(times)]
 
 
 def _one_if(condition: Column) -> Column:
     return F.when(condition, F.lit(1))
 
 
-def seen(metrics: Mapping[str, Any], partitions: Sequence[str]) -> Seen:
-    """The observed metrics of a Scan, read."""
-    rows, bad, future = (int(metrics.get(key) or 0) for key in ("rows", "bad", "future"))
-    missing = rows - bad - int(metrics["timed"]) if "timed" in metrics else 0
-    elsewhere = rows - int(metrics["placed"]) if "placed" in metrics else 0
-    maxima = {
-        name: int(metrics[f"m{i}"]) for i, name in enumerate(partitions) if metrics.get(f"m{i}") is not None
-    }
-    return Seen(rows, bad, missing, future, maxima, exact=bad + missing + future + elsewhere == 0)
+def seen(metrics: Mapping[str, Any], partitions: Sequence[str]) -> Seen | None:
+    """The observed metrics of a Scan, read; None where they can't tell, and its input must be `counted`."""
+    if metrics.get("m0") == UNPLACED_US:
+        return None
+    rows, bad = (int(metrics.get(key) or 0) for key in ("rows", "bad"))
+    found = {name: metrics.get(f"m{i}") for i, name in enumerate(partitions)}
+    return Seen(rows, bad, 0, 0, {name: time for name, time in found.items() if time is not None})
 
 
-def maxima_of(rows: DataFrame, stream: Stream, at_ms: int) -> dict[str, int | None]:
-    """By partition that delivered, its largest usable event time (µs; None: it has none); an action."""
+def counted(rows: DataFrame, stream: Stream, at_ms: int) -> Seen:
+    """What a batch saw, from its input read again; an action. `at_ms` was its processing time."""
     now = F.col("_timestamp") if not stream.connector else F.timestamp_millis(F.lit(at_ms))
-    own = own_time(rows)
-    time = _moving(own, _future(stream, own, now))
-    grouped = rows.groupBy(F.col("_partition").cast("string").alias("partition")).agg(
-        F.max(time).alias("time")
+    own, bad = own_time(rows), F.col("__bad")
+    ahead = _future(stream, own, now)
+    future = F.lit(False) if ahead is None else F.coalesce(ahead, F.lit(False))
+    by_partition = rows.groupBy(F.col("_partition").cast("string").alias("partition")).agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.count(_one_if(bad)).alias("bad"),
+        F.count(_one_if(~bad & own.isNull())).alias("missing"),
+        F.count(_one_if(future)).alias("future"),
+        F.max(F.when(~future, F.unix_micros(own))).alias("time"),
     )
-    return {row["partition"]: row["time"] for row in grouped.collect()}
+    found = by_partition.collect()
+    rows_of, bad_of, missing, future_of = (
+        sum(row[name] for row in found) for name in ("rows", "bad", "missing", "future")
+    )
+    return Seen(rows_of, bad_of, missing, future_of, {row["partition"]: row["time"] for row in found})
 
 
 def advance(
@@ -118,8 +124,3 @@ def _future(stream: Stream, own: Column, now: Column) -> Column | None:
     if not ahead:
         return None
     return F.unix_micros(own) > F.unix_micros(now) + F.lit(duration_ms(ahead) * 1000)
-
-
-def _moving(own: Column, future: Column | None) -> Column:
-    """The event time (µs) that moves a mark; NULL where the record has none, or one too far ahead."""
-    return F.unix_micros(own) if future is None else F.when(~future, F.unix_micros(own))

@@ -155,6 +155,7 @@ class RunningQuery:
         loop.scans.append(Scanned(stream, f"scan{n}_{name}", watched))
         rows = sources.read_stream(session, self.setting.lake, stream).drop("__raw", "__position")
         rows = rows if sources.can_be_bad(stream) else rows.drop("__bad")
+        rows = execution.collapsed(session, rows)
         rows = observe.observing(rows, stream, loop.scans[n].name, watched)
         return audit.usable(rows, stream).drop("__bad", records.OWN_TIME)
 

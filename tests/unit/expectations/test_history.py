@@ -27,7 +27,10 @@ def log(
 ) -> None:
     offsets = json.dumps({"s": {"start": start, "end": end}})
     counts = dict.fromkeys(batchlog.COUNTERS, 0)
-    batchlog.write(lake, BatchRow("r", generation, number, 0, late, offsets, '{"t": 3}', "{}", counts, 0.1))
+    batchlog.write(
+        batchlog.opening(lake).result(),
+        BatchRow("r", generation, number, 0, late, offsets, '{"t": 3}', "{}", counts, 0.1),
+    )
 
 
 def numbers(history: History) -> list[tuple[int, int]]:
