@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from benchmarks.measure import Figure
 from benchmarks.queries import BATCH_ROWS
 
-PAIRS = 7
+PAIRS = 5
 BATCHES = 12  # of each engine in a pair
 NAMES = {"headrace": "headrace", "handwritten": "structured streaming"}
 
