@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from benchmarks.measure import Figure
 from benchmarks.queries import BATCH_ROWS
 
-PAIRS = 5
-BATCHES = 12  # of each engine in a pair
+PAIRS = 7
+BATCHES = 20  # of each engine in a pair
 NAMES = {"headrace": "headrace", "handwritten": "structured streaming"}
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from expectations.history import History
 from expectations.inputs import Reader, accepted, lost_records, rejected_as_late, table_rows
-from expectations.known import hidden_keys
+from expectations.known import hidden_keys, waits_of
 from expectations.relations import Names
 from expectations.rewrite import Plain, plain
 from expectations.words import read
@@ -78,6 +78,7 @@ def plain_text(pipeline: Pipeline, result: Result, history: History) -> Plain:
         views=dict(pipeline.views),
         zone=pipeline.setting("time.zone", "UTC"),
         several_versions=len(history.versions) > 1,
+        waits=waits_of(result),
     )
     return plain(result.query, names, hidden_keys(result).values())
 
@@ -144,7 +145,7 @@ def _query(reader: Reader, result: Result, text: Plain) -> DataFrame:
 def _named(rows: DataFrame, result: Result, text: Plain, columns: list[str]) -> DataFrame:
     """The baseline's columns by position under the result's names, hidden keys and window bounds behind."""
     hidden = [*hidden_keys(result), *(("__window_start", "__window_end") if text.windows else ())]
-    hidden += ["__row_time"] if text.looks_back else []
+    hidden += ["__row_time"] if text.timed else []
     if len(rows.columns) != len(columns) + len(hidden):
         raise Unknown(
             f"{result.name}: the baseline has {len(rows.columns) - len(hidden)} columns, the result {len(columns)}"

@@ -9,7 +9,17 @@ from collections.abc import Mapping, Sequence
 
 from expectations.compare import Columns
 from expectations.suites import Facts
-from headrace.sql.nodes import Aggregate, JoinTable, Pipeline, Project, Result, Scan, reads_stream, walk
+from headrace.sql.nodes import (
+    Aggregate,
+    JoinStreams,
+    JoinTable,
+    Pipeline,
+    Project,
+    Result,
+    Scan,
+    reads_stream,
+    walk,
+)
 
 COUNTING = ("count", "count_if", "count_distinct", "approx_count_distinct")
 BAGS = ("collect_list", "collect_set", "array_agg")
@@ -54,6 +64,12 @@ def result_bounds(result: Result) -> tuple[str, str] | None:
         return None
     by_source = {source: name for name, source in reversed(list(named_columns(result).items()))}
     return by_source.get("window_start", "__window_start"), by_source.get("window_end", "__window_end")
+
+
+def waits_of(result: Result) -> tuple[int, int] | None:
+    """How long an unmatched left and right row waits (µs); None where no outer join of streams is in the result."""
+    joins = (node for node in walk(result.plan) if isinstance(node, JoinStreams) and node.kind != "inner")
+    return next(((node.upper.micros, -node.lower.micros) for node in joins), None)
 
 
 def columns_of(result: Result, shown: Sequence[str]) -> Columns:

@@ -27,6 +27,9 @@ class Names:
     views: Mapping[str, str] = field(default_factory=dict)
     zone: str = "UTC"
     several_versions: bool = False
+    waits: tuple[int, int] | None = (
+        None  # of an outer join of streams: how long a left and a right row wait (µs)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Shape:
     streaming: bool = False
     carried: tuple[str, ...] = ()
     unshown: tuple[str, ...] = ()
+    due: str = ""  # of a join of streams: when a row without a match comes out; NULL where there is a match
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from expectations.calls import has_aggregate, outside_aggregates, plain_calls
 from expectations.clauses import Query, Select, Stretch, nested, read_query
 from expectations.relations import Item, Names, Scope, Shape, Text, items_of
-from expectations.spans import Windows, pairs_sql, read_clause, read_function
+from expectations.spans import Windows, join_bounds, pairs_sql, read_clause, read_function
 from expectations.words import closing, edited, read, split
 from headrace.errors import Unknown
 
@@ -34,7 +34,7 @@ class Plain:
     text: str
     windows: Windows | None  # of the outermost block
     group_columns: tuple[str, ...]  # `__group0`, … one for each GROUP BY expression that was asked for
-    looks_back: bool = False  # it has ROWS windows: `__row_time`, when a row is due, is its last column
+    timed: bool = False  # a row comes when it is due: `__row_time` (NULL: at once) is the last column
 
 
 def plain(query: str, names: Names, groups: Iterable[int] = ()) -> Plain:
@@ -44,12 +44,15 @@ def plain(query: str, names: Names, groups: Iterable[int] = ()) -> Plain:
         words = read(text)
         whole = Text(text, words, names, [])
         tree = read_query(words, 0, len(words))
-        _query(whole, tree, {}, carry=False)
+        shape = _query(whole, tree, {}, carry=False)
         windows, columns = _outermost(whole, tree, tuple(groups))
-        looks_back = bool(_rows_windows(whole, (0, len(words))))
+        timed = bool(_rows_windows(whole, (0, len(words))))
+        if names.waits is not None:
+            _append(whole, _one_block(tree), [f"{shape.due} AS __row_time"])
+            timed = True
     except (ValueError, KeyError, IndexError) as error:
         raise Unknown(f"the gate can't read this query as plain Spark SQL: {error}") from error
-    return Plain(edited(text, whole.edits), windows, columns, looks_back)
+    return Plain(edited(text, whole.edits), windows, columns, timed)
 
 
 def with_views(query: str, views: Mapping[str, str]) -> str:
@@ -92,7 +95,7 @@ def _select(whole: Text, select: Select, scope: Scope, *, carry: bool) -> Shape:
     items = items_of(whole, select, scope, lambda query: _query(whole, query, scope, carry=True))
     live = [item for item in items if item.shape.streaming]
     if len(live) > 1:
-        raise ValueError("a join of streams")
+        return _join_of_streams(whole, select, items, live)
     windows = _windows(whole, select, items)
     grouped = select.group is not None or select.window is not None or _aggregates(whole, select)
     carried = tuple(name for item in live or items for name in item.shape.carried)
@@ -116,6 +119,37 @@ def _select(whole: Text, select: Select, scope: Scope, *, carry: bool) -> Shape:
     if carried and not carry and not live and whole.names.several_versions:
         raise ValueError("grouped rows of a reference table that changed its version")
     return Shape(streaming=bool(live), carried=shown, unshown=shown)
+
+
+def _join_of_streams(whole: Text, select: Select, items: list[Item], live: list[Item]) -> Shape:
+    """Two streams: the text as it is, with the bound of WITH (…) in ON. No hidden column is handed on."""
+    if whole.names.several_versions:
+        raise ValueError("a join of streams beside a reference table that changed its version")
+    left, right, *_ = (f"{item.alias}.__time" for item in live)
+    bounds = [f"{right} {sign} {left} + {span}" for sign, span in join_bounds(whole.text, whole.words)]
+    if bounds:
+        on = live[1].on
+        if on is None:
+            raise ValueError("a bound in WITH (…) and a join without ON")
+        whole.put(whole.words[on[0]].start, "(")
+        whole.put(whole.words[on[1] - 1].end, f") AND {' AND '.join(bounds)}")
+    _stars(whole, select, items)
+    due = ""
+    if whole.names.waits is not None:
+        misses = zip((right, left), (left, right), whole.names.waits, strict=True)
+        cases = [
+            f"WHEN {other} IS NULL THEN timestamp_micros(unix_micros({own}) + {span}L)"
+            for other, own, span in misses
+        ]
+        due = f"CASE {' '.join(cases)} END"
+    return Shape(streaming=True, due=due)
+
+
+def _one_block(tree: Query) -> Select:
+    select = tree.parts[0]
+    if len(tree.parts) > 1 or not isinstance(select, Select):
+        raise ValueError("an outer join of streams in a query in parts")
+    return select
 
 
 def _expression_query(whole: Text, query: Query, scope: Scope, *, correlated: bool) -> None:

@@ -46,6 +46,15 @@ UNITS: Mapping[str, tuple[int, int]] = {  # months, microseconds
 _INTERVAL = re.compile(
     r"""\s*INTERVAL\s+(['"]?)\s*([+-]?\d+(?:\.\d+)?)\s*\1\s*([A-Z]+?)S?\s*""", re.IGNORECASE
 )
+DURATION_UNITS: Mapping[str, str] = {
+    "ms": "MILLISECOND",
+    "s": "SECOND",
+    "m": "MINUTE",
+    "h": "HOUR",
+    "d": "DAY",
+    "w": "WEEK",
+}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[a-z]+)", re.IGNORECASE)
 _INSIDE = re.compile(r"""\s*INTERVAL\s+(['"])\s*([+-]?\d+(?:\.\d+)?)\s+([A-Z]+?)S?\s*\1\s*""", re.IGNORECASE)
 
 
@@ -191,3 +200,26 @@ def _by_calendar(windows: Windows, time: str) -> str:
     start, end = border.format(at=f"(i * {step})"), border.format(at=f"(i * {step} + {size})")
     bounds = f"transform(sequence({near} - {many}, {near} + 1), i -> struct({start} AS a, {end} AS b))"
     return f"filter({bounds}, w -> w.a <= {time} AND {time} < w.b)"
+
+
+# ---- joins -------------------------------------------------------------------------------------
+def join_bounds(text: str, words: Sequence[Word]) -> list[tuple[str, str]]:
+    """`WITH ('join.lower_bound' = '-5m', …)` as comparisons of the right time with the left one: sign and interval."""
+    found = []
+    for option, sign in (("join.lower_bound", ">="), ("join.upper_bound", "<=")):
+        for index, word in enumerate(words):
+            if text[word.start : word.end].strip("'\"") == option and words[index + 1].says == "=":
+                value = words[index + 2]
+                found.append((sign, _duration(text[value.start : value.end].strip("'\""))))
+    return found
+
+
+def _duration(text: str) -> str:
+    """`-1h 30m` as an interval of Spark's."""
+    parts = _DURATION.findall(text)
+    micros = sum(
+        int(Decimal(amount) * UNITS[DURATION_UNITS[unit[0] if unit != "ms" else unit]][1])
+        for amount, unit in parts
+    )
+    sign = "-" if text.strip().startswith("-") else ""
+    return f"INTERVAL '{sign}{micros // 1_000_000}.{micros % 1_000_000:06d}' SECOND"

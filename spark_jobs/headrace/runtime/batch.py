@@ -101,8 +101,9 @@ def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -
     passed = loop.chain.take(rows, number, batch.watermark_ms, batch.before_ms)
     output = loop.sink.write(passed.rows, number)
     passed.keep(number)
-    dropped = execution.dropped_rows(query, loop.stateful) + passed.late
-    seen = _seen(loop, batch, execution.observed(query))
+    judged = loop.watermark is not None  # else no operator drops a row
+    dropped = passed.late + (execution.dropped_rows(query, loop.stateful) if judged else 0)
+    seen = _seen(loop, batch, execution.observed(query, [scan.name for scan in loop.scans]))
     _refuse(loop, batch, seen)
     late = _audit(loop, batch, seen, dropped=dropped > 0)
     _advance(loop, batch, seen)

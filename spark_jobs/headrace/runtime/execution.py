@@ -7,7 +7,7 @@ The one place that reaches into the JVM: observed metrics and the operators' cou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -18,15 +18,13 @@ DROPPED = "numRowsDroppedByWatermark"
 Path = tuple[int, ...]
 
 
-def observed(query: StreamingQuery) -> dict[str, dict[str, Any]]:
-    """The metrics of each `observe` of the running batch, by its name; complete once the batch was computed."""
+def observed(query: StreamingQuery, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The metrics of the running batch's `observe` of these names; complete once the batch was computed.
+
+    One that the optimizer took away, because its source had nothing new, is left out.
+    """
     metrics = _execution(query).observedMetrics()
-    names = metrics.keysIterator()
-    found: dict[str, dict[str, Any]] = {}
-    while names.hasNext():
-        name = names.next()
-        found[name] = json.loads(metrics.apply(name).json())
-    return found
+    return {name: json.loads(metrics.apply(name).json()) for name in names if metrics.contains(name)}
 
 
 def dropped_rows(query: StreamingQuery, paths: list[Path]) -> int:

@@ -25,6 +25,7 @@ from headrace.sql.nodes import (
     Distinct,
     Filter,
     Having,
+    JoinStreams,
     JoinTable,
     Lookup,
     Named,
@@ -37,7 +38,9 @@ from headrace.sql.nodes import (
     Window,
     Windowed,
     has_sessions,
+    joins_streams,
     reads_stream,
+    waited,
     walk,
 )
 
@@ -47,6 +50,9 @@ SESSION_TIME = "__session_time"
 ALL = "__all"  # the key of a result that has none
 ONE_KEY = f"pmod(unix_micros({SESSION}.start), 1)"  # 0: Spark's sessions want a key, and drop a literal
 IDENTITY = "__identity"  # which record a row came from, in the audit's plans
+MATCHED = ("__left_time", "__right_time")  # the event times of both sides of a join, shifted
+BOUNDED = ("__left_bound", "__right_bound")  # the same a millisecond later (see _join_streams)
+STRICT_US = 1000
 WATERMARKED = {"spark.watermarkDelayMs": 0}  # a group goes out when the watermark reaches this key
 
 
@@ -68,12 +74,23 @@ class Inputs:
 
 def waits_for_watermark(plan: Node) -> bool:
     """Whether an operator of the plan waits for the watermark."""
-    return any(isinstance(node, Windowed | RowsWindow) for node in walk(plan))
+    return any(
+        isinstance(node, Windowed | RowsWindow) or (isinstance(node, JoinStreams) and any(node.times))
+        for node in walk(plan)
+    )
+
+
+def wakes_spark(plan: Node) -> bool:
+    """Whether Spark runs a batch when the watermark alone has moved: an operator of the plan lets state go by it."""
+    return any(
+        isinstance(node, Windowed) or (isinstance(node, JoinStreams) and all(node.times))
+        for node in walk(plan)
+    )
 
 
 def closes_strictly(plan: Node) -> bool:
     """Whether an operator of the plan closes only what is strictly behind the watermark."""
-    return has_sessions(plan)
+    return has_sessions(plan) or joins_streams(plan)
 
 
 def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for each node
@@ -112,6 +129,8 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
         case JoinTable(kind=kind, condition=condition):
             left, right = lower(node.left, inputs), lower(node.right, inputs)
             return analysed(lambda f: f.join(right, F.expr(condition), kind), left, node.place, "JOIN")
+        case JoinStreams():
+            return _join_streams(node, lower(node.left, inputs), lower(node.right, inputs))
         case Union(inputs=several):
             return _union([lower(one, inputs) for one in several])
         case Distinct(input=below):
@@ -221,6 +240,47 @@ def _with_window_columns(groups: DataFrame, borders: tuple[str, str]) -> DataFra
     return groups.select("*", start, end).drop(START, END, SESSION, ALL)
 
 
+def _join_streams(node: JoinStreams, left: DataFrame, right: DataFrame) -> DataFrame:
+    """Spark's own join of two streams, told how long a row must wait.
+
+    Spark finds that in a condition `right time <= left time + span`: a left row goes when its time plus the span
+    is behind the watermark by more than a millisecond. Here that millisecond is taken off the span and put on an
+    own column of the left time (and so for the right side), so that it goes when it is behind by one. A side that
+    is a join itself gives rows whose times lie behind the watermark: its time is put off by so much.
+    """
+    condition = F.expr(node.condition)
+    if node.kind != "inner":  # whose state compares keys by their bytes, NULL like any value
+        condition &= F.expr(" AND ".join(f"({key}) IS NOT NULL" for pair in node.keys for key in pair))
+    sides = [_timed(side, n, node) for n, side in enumerate((left, right))]
+    delays = [waited(side) for side in (node.left, node.right)]
+    if all(node.times):
+        late, soon = (
+            _span_literal(span + delay - STRICT_US)
+            for span, delay in ((node.upper.micros, delays[1]), (-node.lower.micros, delays[0]))
+        )
+        condition &= F.expr(
+            f"{MATCHED[1]} <= {BOUNDED[0]} + {late} AND {MATCHED[0]} <= {BOUNDED[1]} + {soon}"
+        )
+    joined = analysed(lambda f: f.join(sides[1], condition, node.kind), sides[0], node.place, "JOIN")
+    return joined.drop(*MATCHED, *BOUNDED)
+
+
+def _timed(side: DataFrame, n: int, node: JoinStreams) -> DataFrame:
+    """A side with its event time where Spark's join looks for it."""
+    if not node.times[n]:
+        return side
+    micros, delay = f"unix_micros({node.times[n]}) + {SHIFT_US}L", waited((node.left, node.right)[n])
+    time = F.expr(f"timestamp_micros({micros} + {delay}L)").alias(MATCHED[n], metadata=WATERMARKED)
+    bound = F.expr(f"timestamp_micros({micros} + {STRICT_US}L)").alias(BOUNDED[n])
+    return side.select("*", time, bound)
+
+
+def _span_literal(span_us: int) -> str:
+    """A literal: Spark's rule for a join's state does not work out calls."""
+    seconds, micros = divmod(abs(span_us), 1_000_000)
+    return f"INTERVAL '{'-' if span_us < 0 else ''}{seconds}.{micros:06d}' SECOND"
+
+
 def _union(frames: list[DataFrame]) -> DataFrame:
     first, *others = frames
     for other in others:
@@ -228,16 +288,27 @@ def _union(frames: list[DataFrame]) -> DataFrame:
     return first
 
 
-def late_windows(plan: Node) -> tuple[Windowed | RowsWindow, ...]:
-    """The window operators of a plan, outermost first: where rows can be late."""
-    return tuple(node for node in walk(plan) if isinstance(node, Windowed | RowsWindow))
+Judging = Windowed | RowsWindow | JoinStreams  # where rows can be late
 
 
-def late_rows(node: Windowed | RowsWindow, inputs: Inputs, watermark_ms: int) -> DataFrame:
+def late_windows(plan: Node) -> tuple[Judging, ...]:
+    """The operators of a plan that judge their rows by the watermark, outermost first."""
+    return tuple(node for node in walk(plan) if isinstance(node, Judging))
+
+
+def late_rows(node: Judging, inputs: Inputs, watermark_ms: int) -> DataFrame:
     """IDENTITY of the rows that were late (SEMANTICS 3.6 to 3.8): all their windows had ended at the watermark,
-    a session of their own would have ended strictly before it, or they themselves were behind a ROWS window's
-    output. `inputs.carry` is set.
+    a session of their own would have ended strictly before it, or they themselves were behind it, at a ROWS
+    window or on either side of a join. `inputs.carry` is set.
     """
+    if isinstance(node, JoinStreams):
+        sides = [lower(side, inputs) for side in (node.left, node.right)]
+        late = [
+            side.where(strictly_behind(F.unix_micros(F.expr(time)), watermark_ms)).select(IDENTITY)
+            for below, side, time in zip((node.left, node.right), sides, node.times, strict=True)
+            if time and not joins_streams(below)  # joined rows are never late
+        ]
+        return _union(late)
     rows = lower(node.input, inputs)
     if isinstance(node, RowsWindow):
         return rows.where(strictly_behind(F.unix_micros("_event_time"), watermark_ms)).select(IDENTITY)

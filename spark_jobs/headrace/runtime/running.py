@@ -18,7 +18,7 @@ from headrace.runtime.batch import GENERATION, Loop, Scanned, Setting, input_ran
 from headrace.runtime.chain import chain_of, native_part
 from headrace.runtime.checkpoint import Checkpoint
 from headrace.runtime.faults import fault_of
-from headrace.runtime.lower import Inputs, closes_strictly, lower, waits_for_watermark
+from headrace.runtime.lower import Inputs, closes_strictly, lower, waits_for_watermark, wakes_spark
 from headrace.runtime.session import own_session
 from headrace.runtime.sinks import sink_of
 from headrace.runtime.tracking import Tracking
@@ -108,15 +108,14 @@ class RunningQuery:
         for name, frame in frames.items():
             frame.createOrReplaceTempView(name)
         chain = chain_of(self.result, frames.__getitem__, self.checkpoint.carried, GENERATION)
-        strict = closes_strictly(native_part(self.result))
-        wakes = self.checkpoint.wakes
+        native, wakes = native_part(self.result), self.checkpoint.wakes
         return Loop(
             setting=self.setting,
             result=self.result,
             checkpoint=self.checkpoint,
             sink=sink_of(pipeline, self.result, lake, GENERATION),
             tracking=self.tracking,
-            watermark=SparkWatermark(wakes, strict=strict, asleep=chain.own_watermark)
+            watermark=SparkWatermark(wakes, strict=closes_strictly(native), asleep=not wakes_spark(native))
             if self.waits
             else None,
             chain=chain,

@@ -45,6 +45,12 @@ def duration_ms(text: str) -> int:
     return round(total)
 
 
+def signed_ms(text: str) -> int:
+    """Milliseconds of a duration that may be negative: `-5m`. Raises ValueError as `duration_ms`."""
+    text = text.strip()
+    return -duration_ms(text[1:]) if text.startswith("-") else duration_ms(text)
+
+
 def zone_error(zone: str) -> str:
     """What is wrong with a time zone's name; '' when nothing is."""
     try:
@@ -75,6 +81,10 @@ def _duration(value: str) -> str:
     except ValueError:
         return f"{value!r} is no duration; write for instance '30s', '5m', '10 minutes' or '0'"
     return ""
+
+
+def _signed(value: str) -> str:
+    return _duration(value.strip().removeprefix("-"))
 
 
 def _some_time(value: str) -> str:
@@ -191,8 +201,8 @@ SINKS: Mapping[str, Connector] = MappingProxyType(
 QUERY_OPTIONS: Mapping[str, Check] = MappingProxyType(
     {
         "join.type": OneOf(("interval",)),
-        "join.lower_bound": _text,
-        "join.upper_bound": _text,
+        "join.lower_bound": _signed,
+        "join.upper_bound": _signed,
         "join.retention": _duration,
     }
 )

@@ -13,6 +13,7 @@ from headrace.sql.nodes import (
     Distinct,
     Filter,
     Having,
+    JoinStreams,
     JoinTable,
     Kind,
     Lookup,
@@ -50,6 +51,8 @@ def kinds_of(plan: Node) -> tuple[Kind, ...]:
     nodes = list(walk(plan))
     if any(isinstance(node, JoinTable) for node in nodes):
         found.append("broadcast_join")
+    if any(isinstance(node, JoinStreams) for node in nodes):
+        found.append("copartitioned_join")
     for node in nodes:
         if not reads_stream(node):
             continue
@@ -85,6 +88,8 @@ def output(node: Node) -> str:
             return _hashed(node) if reads_stream(node) else EVERYWHERE
         case JoinTable(left=left):
             return output(left)
+        case JoinStreams(keys=keys):
+            return _by([left for left, _ in keys])
         case Union(inputs=several):
             return output(several[0])
 
@@ -104,6 +109,10 @@ def _edges_into(parent: Node) -> list[Edge]:
                 Edge(parent, parent.left, output(parent.left)),
                 Edge(parent, parent.right, EVERYWHERE, "a pinned reference table is given to every task"),
             ]
+        case JoinStreams():
+            why = "rows of both sides with equal keys must meet, and wait for each other"
+            sides = zip(inputs(parent), zip(*parent.keys, strict=True), strict=True)
+            return [Edge(parent, child, _by(list(keys)), why) for child, keys in sides]
         case _:
             return [Edge(parent, child, output(child)) for child in inputs(parent)]
 
@@ -116,6 +125,10 @@ def _hashed(node: Aggregate | Distinct | RowsWindow) -> str:
     whole = node.windowed and not has_sessions(node.input)  # sessions of a key must meet to merge
     keys = [key.name for key in node.keys] + (["window"] if whole else [])
     return f"hash({', '.join(keys)}) % N" if keys else ONE
+
+
+def _by(keys: list[str]) -> str:
+    return f"hash({', '.join(keys)}) % N"
 
 
 def _why(node: Aggregate) -> str:

@@ -19,6 +19,7 @@ from headrace.sql.nodes import (
     Distinct,
     Filter,
     Having,
+    JoinStreams,
     JoinTable,
     Lookup,
     Named,
@@ -113,6 +114,9 @@ def title(node: Node) -> str:  # noqa: C901 one case for each node
             return f"RowsWindow by ({', '.join(node.keys)}) of {calls}"
         case JoinTable(kind=kind, condition=condition):
             return f"JoinTable {kind} on {condition}"
+        case JoinStreams(kind=kind, condition=condition):
+            bound = f"{_span(node.lower)} to {_span(node.upper)} later"
+            return f"JoinStreams {kind}, right {bound}, on {condition}"
         case Union():
             return "Union"
         case Distinct():

@@ -1,21 +1,32 @@
-"""The joins of one FROM, from left to right: a stream with reference tables; two streams are checked.
+"""The joins of one FROM, from left to right: a stream with reference tables, and two streams within a time bound.
 
 Rules: the stream side is the left input of JoinTable, whichever side it was written on; a join of two
-streams is refused for its true reason first (bound, watermark) and as not supported yet only then.
+streams is refused for its true reason first (bound, watermark, key) and as not supported yet only then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 from sqlglot import exp
 
-from headrace.sql.bounds import missing_bound
-from headrace.sql.catalog import QUERY_OPTIONS
+from headrace.event_time.interval import Interval
+from headrace.sql.bounds import Bound, Pair, bound_of
+from headrace.sql.catalog import QUERY_OPTIONS, duration_ms, signed_ms
 from headrace.sql.dialect import spark_sql
-from headrace.sql.expressions import Names, column_node, has_aggregate, resolve, span_of, whole_span
-from headrace.sql.nodes import JoinTable, Node
+from headrace.sql.expressions import (
+    Names,
+    column_node,
+    conjuncts,
+    has_aggregate,
+    resolve,
+    span_of,
+    text_of,
+    whole_span,
+)
+from headrace.sql.nodes import JoinStreams, JoinTable, Node, joins_streams, walk
 from headrace.sql.scope import Member, Scope
 from headrace.sql.source import Span, did_you_mean
 
@@ -49,8 +60,8 @@ class Joined:
 def join_all(
     first: Member, others: list[tuple[exp.Join, Member]], names: Names, options: Options, windowed: bool
 ) -> Joined | None:
-    """Join the relations of FROM in the order in which they are written; None where streams meet."""
-    _check_options(options, names)
+    """Join the relations of FROM in the order in which they are written; None where streams can't meet."""
+    valid = _valid(options, names)
     relation = first.relation
     alias = first.alias if relation.origin == "stream" else ""
     joined = Joined(relation.node, Scope((first,)), relation.carries, alias)
@@ -59,20 +70,31 @@ def join_all(
         if any(m.relation.open for m in scope.members):
             joined = replace(joined, scope=scope)
             continue
-        if _two_streams(scope):
-            _refuse_stream_join(join, member, replace(joined, scope=scope), names, (options, windowed))
+        whole = replace(joined, scope=scope)
+        if not _two_streams(scope) or (joins_streams(joined.node) and member.relation.origin == "table"):
+            joined = _join(join, member, whole, names)
+            continue
+        meeting = _Meeting(join, member, whole, names, valid)
+        if len(valid) < len(options) or meeting.is_wrong(windowed=windowed):
             return None
-        joined = _join(join, member, replace(joined, scope=scope), names)
+        joined = meeting.joined()
+    if options and not joins_streams(joined.node) and not any(m.relation.open for m in joined.scope.members):
+        names.faults.add(f"{options[0][0]} without a join of two streams", options[0][2])
     return joined
 
 
-def _check_options(options: Options, names: Names) -> None:
+def _valid(options: Options, names: Names) -> dict[str, str]:
+    """The options that are known and have a value that fits; the others are refused."""
+    found = {}
     for key, value, key_span, value_span in options:
         check = QUERY_OPTIONS.get(key)
         if check is None:
             names.faults.add(f"unknown option {key!r}", key_span, did_you_mean(key, QUERY_OPTIONS))
         elif wrong := check(value):
             names.faults.add(f"{key}: {wrong}", value_span)
+        else:
+            found[key] = value
+    return found
 
 
 def _scope(join: exp.Join, member: Member, joined: Joined, names: Names) -> Scope:
@@ -133,6 +155,12 @@ def _condition(join: exp.Join, member: Member, joined: Joined, names: Names) -> 
 
 
 def _using(identifier: exp.Expr, member: Member, joined: Joined, names: Names) -> str:
+    pair = _using_pair(identifier, member, joined, names)
+    return "TRUE" if pair is None else " = ".join(pair)
+
+
+def _using_pair(identifier: exp.Expr, member: Member, joined: Joined, names: Names) -> tuple[str, str] | None:
+    """The column of USING on both sides; None where it is refused."""
     name = identifier.name
     right = member.relation.column(name)
     left = Scope(joined.scope.members[:-1]).find(name)
@@ -140,9 +168,9 @@ def _using(identifier: exp.Expr, member: Member, joined: Joined, names: Names) -
         names.faults.add(
             f"USING needs a column {name} on both sides", span_of(identifier), joined.scope.hint(name)
         )
-        return "TRUE"
+        return None
     one = spark_sql(column_node(left[0].column, left[0].member.alias))
-    return f"{one} = {spark_sql(column_node(right, member.alias))}"
+    return one, spark_sql(column_node(right, member.alias))
 
 
 def _two_streams(scope: Scope) -> bool:
@@ -150,54 +178,163 @@ def _two_streams(scope: Scope) -> bool:
 
 
 # ---- two streams ----------------------------------------------------------------------------
-def _refuse_stream_join(
-    join: exp.Join, member: Member, joined: Joined, names: Names, stream_options: tuple[Options, bool]
-) -> None:
-    faults, where = names.faults, span_of(join.this)
-    options, windowed = stream_options
-    before = len(faults.errors)
-    if join.args.get("on") is not None:
-        resolve(join.args["on"], joined.scope, names)
-    if len(faults.errors) > before:
-        return
-    sides = [m for m in joined.scope.members if m.relation.origin == "stream"]
-    bare = [m.alias for m in sides if not m.relation.watermarked]
-    asof = join.method.lower() == "asof"
-    if bare and (join.side or asof or windowed):
-        what = "an as-of join" if asof else "an outer join" if join.side else "a window"
-        hint = "add WATERMARK FOR ts AS ts to its CREATE STREAM"
-        faults.add(f"{what} needs a WATERMARK on both sides, and {', '.join(bare)} has none", where, hint)
-        return
-    if asof or windowed:
-        faults.not_yet("ASOF JOIN" if asof else "a WINDOW on a join of two streams", where)
-        return
-    given = {key for key, *_ in options}
-    missing = missing_bound(join.args.get("on"), joined.scope, member)
-    if missing in ("both", "lower") and "join.lower_bound" in given:
-        missing = "upper" if missing == "both" else ""
-    if missing in ("both", "upper") and "join.upper_bound" in given:
-        missing = "lower" if missing == "both" else ""
-    if missing:
-        faults.add(_bound_message(missing, member, joined), where, _bound_hint(missing, member, joined))
-        return
-    faults.not_yet("joins of two streams", where)
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """A stream that joins what stands left of it, another stream."""
 
+    join: exp.Join
+    member: Member
+    whole: Joined  # the left side, and the scope of both
+    names: Names
+    options: Mapping[str, str]
 
-def _bound_message(missing: str, member: Member, joined: Joined) -> str:
-    left = joined.scope.members[-2].alias
-    if missing == "both":
-        return f"the join of the streams {left} and {member.alias} has no time bound, so that its state would grow for ever"
-    return f"the time bound of the join of {left} and {member.alias} lacks its {missing} bound"
+    @property
+    def on(self) -> exp.Expr | None:
+        on: exp.Expr | None = self.join.args.get("on")
+        return on
 
+    def is_wrong(self, *, windowed: bool) -> bool:
+        """Refuse what can't be run: names first, then watermarks, what is for later, the bound, the key."""
+        faults, where = self.names.faults, span_of(self.join.this)
+        before = len(faults.errors)
+        _side(self.join, self.names)
+        if self.on is not None:
+            resolve(self.on, self.whole.scope, self.names)
+        if len(faults.errors) > before:
+            return True
+        sides = [m for m in self.whole.scope.members if m.relation.origin == "stream"]
+        bare = [m.alias for m in sides if not m.relation.watermarked]
+        bounds = [key for key in ("join.lower_bound", "join.upper_bound") if key in self.options]
+        asof = self.join.method.lower() == "asof"
+        if bare and (self.join.side or asof or windowed or bounds):
+            what = "an as-of join" if asof else "an outer join" if self.join.side else "a window"
+            what = bounds[0] if bounds and not (self.join.side or windowed) else what
+            hint = "add WATERMARK FOR ts AS ts to its CREATE STREAM"
+            faults.add(f"{what} needs a WATERMARK on both sides, and {', '.join(bare)} has none", where, hint)
+        elif asof or windowed:
+            faults.not_yet("ASOF JOIN" if asof else "a WINDOW on a join of two streams", where)
+        elif not self._is_unfit(sides, where):
+            self._check_bound(where)
+        return len(faults.errors) > before
 
-def _bound_hint(missing: str, member: Member, joined: Joined) -> str:
-    left, right = joined.scope.members[-2], member
-    one, two = _time_name(left), _time_name(right)
-    if missing == "lower":
-        return f"add AND {two} >= {one} - INTERVAL '1' HOUR"
-    if missing == "upper":
-        return f"add AND {two} <= {one} + INTERVAL '1' HOUR"
-    return f"add AND {two} BETWEEN {one} AND {one} + INTERVAL '1' HOUR"
+    def joined(self) -> Joined:
+        """The join."""
+        condition = _condition(self.join, self.member, self.whole, self.names)
+        bound, times = self._bound(), self._times()
+        for key, sign in (("join.lower_bound", ">="), ("join.upper_bound", "<=")):
+            if key in self.options:
+                moved = Interval(0, signed_ms(self.options[key]) * 1000).sql
+                condition = f"({condition}) AND {times[1]} {sign} {times[0]} + {moved}"
+        kind = cast(Literal["inner", "left", "right", "full"], self.join.side.lower() or "inner")
+        node = JoinStreams(
+            self.whole.node,
+            self.member.relation.node,
+            kind,
+            condition,
+            tuple(self._keys()),
+            times,
+            Interval(0, bound.lower or 0),
+            Interval(0, bound.upper or 0),
+            self.names.faults.source.place(span_of(self.join.this)),
+        )
+        return Joined(node, self.whole.scope, carries=False)
+
+    @property
+    def _left(self) -> Member:
+        """The stream of the left side whose time the bound is about; the nearest one where none is bounded."""
+        streams = [m for m in self.whole.scope.members[:-1] if m.relation.origin == "stream"]
+        bounded = [m for m in streams if not self._bound_with(m).missing]
+        return bounded[0] if bounded else streams[-1]
+
+    def _times(self) -> tuple[str, str]:
+        left, right = (
+            spark_sql(column_node("_event_time", m.alias)) if m.relation.watermarked else ""
+            for m in (self._left, self.member)
+        )
+        return left, right
+
+    def _bound(self) -> Bound:
+        return self._bound_with(self._left)
+
+    def _bound_with(self, left: Member) -> Bound:
+        pair = Pair(left, self.member, self.whole.scope, self.names.faults)
+        found = bound_of(self.on, pair)
+        given = {
+            key: signed_ms(self.options[f"join.{key}_bound"]) * 1000
+            for key in ("lower", "upper")
+            if f"join.{key}_bound" in self.options
+        }
+        return found.within(Bound(**given))
+
+    def _bound_message(self, missing: str) -> str:
+        one, two = self._left.alias, self.member.alias
+        if missing == "both":
+            return f"the join of the streams {one} and {two} has no time bound, so that its state would grow for ever"
+        return f"the time bound of the join of {one} and {two} lacks its {missing} bound"
+
+    def _bound_hint(self, missing: str) -> str:
+        one, two = _time_name(self._left), _time_name(self.member)
+        if missing == "lower":
+            return f"add AND {two} >= {one} - INTERVAL '1' HOUR"
+        if missing == "upper":
+            return f"add AND {two} <= {one} + INTERVAL '1' HOUR"
+        return f"add AND {two} BETWEEN {one} AND {one} + INTERVAL '1' HOUR"
+
+    def _is_unfit(self, sides: list[Member], where: Span) -> bool:
+        """Refuse what is no stream of rows, and what one query can't join."""
+        faults, before = self.names.faults, len(self.names.faults.errors)
+        several = [node.kind for node in walk(self.whole.node) if isinstance(node, JoinStreams)]
+        if any(m.relation.grouped or any(p.changelog for p in m.relation.produced) for m in sides):
+            hint = "give the inner query a WINDOW, so that its rows are final"
+            faults.add("a join with groups that still change", where, hint)
+        elif any(m.relation.windowed for m in sides):
+            faults.not_yet("a join with a window table", where, "write GROUP BY … WINDOW …")
+        elif joins_streams(self.member.relation.node):
+            faults.not_yet("a join inside a join", where, "write the joins one after the other")
+        elif several and (self.join.side or set(several) != {"inner"}):
+            hint = "CREATE STREAM j AS SELECT … of the first join, then join j"
+            faults.not_yet("outer joins of three and more streams", where, hint)
+        elif several and self.options:
+            faults.not_yet("join options for three and more streams", where, "write the bounds in ON")
+        elif any(m.relation.watermarked and not m.relation.carries for m in sides):
+            faults.not_yet("a join with a result stream that has no event time", where)
+        return len(faults.errors) > before
+
+    def _check_bound(self, where: Span) -> None:
+        bound, faults = self._bound(), self.names.faults
+        lower, upper = bound.lower or 0, bound.upper or 0
+        one, two = self._left.alias, self.member.alias
+        retention = self.options.get("join.retention")
+        if missing := bound.missing:
+            faults.add(self._bound_message(missing), where, self._bound_hint(missing))
+        elif lower > upper:
+            faults.add("the time bound of the join is empty: its lower bound is above its upper bound", where)
+        elif retention is not None and duration_ms(retention) * 1000 < max(upper, -lower):
+            hint = "leave it out: state is held just as long as the bound needs"
+            faults.add("join.retention is shorter than the bound, and matches would be lost", where, hint)
+        elif not self._keys():
+            hint = f"add AND {one}.k = {two}.k; without a key every row would have to meet every other one"
+            faults.add(f"the join of the streams {one} and {two} has no key", where, hint)
+
+    def _keys(self) -> list[tuple[str, str]]:
+        """The equalities of an expression of each side."""
+        if using := self.join.args.get("using"):
+            pairs = [_using_pair(one, self.member, self.whole, self.names) for one in using]
+            return [pair for pair in pairs if pair is not None]
+        found = []
+        for part in conjuncts(self.on) if self.on is not None else []:
+            if isinstance(part, exp.EQ) and {self._of(part.left), self._of(part.right)} == {"left", "right"}:
+                pair = part.left, part.right
+                one, two = pair if self._of(part.left) == "left" else pair[::-1]
+                found.append(tuple(text_of(side, self.whole.scope, self.names) for side in (one, two)))
+        return cast("list[tuple[str, str]]", found)
+
+    def _of(self, node: exp.Expr) -> str:
+        """The one side whose columns an expression names; '' for none and for both."""
+        scope = self.whole.scope
+        found = [one for column in node.find_all(exp.Column) for one in scope.find(column.name, column.table)]
+        sides = {"right" if one.member is self.member else "left" for one in found}
+        return sides.pop() if len(sides) == 1 else ""
 
 
 def _time_name(member: Member) -> str:

@@ -236,6 +236,27 @@ class JoinTable:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinStreams:
+    """Two streams joined where their keys are equal and their times near: the right side's event time lies
+    from `lower` to `upper` behind the left side's (either may be negative).
+
+    `condition` is the whole condition as written, the bound included; `keys` are the equalities in it, the
+    left side's expression and the right side's. `times` are the columns of both sides' event time; '' where a
+    side has no watermark.
+    """
+
+    left: Node
+    right: Node
+    kind: Literal["inner", "left", "right", "full"]
+    condition: str
+    keys: tuple[tuple[str, str], ...]
+    times: tuple[str, str]
+    lower: Interval
+    upper: Interval
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Union:
     """UNION ALL, by position; the names of the first input."""
 
@@ -261,6 +282,7 @@ Node = (
     | RowsWindow
     | Having
     | JoinTable
+    | JoinStreams
     | Union
     | Distinct
 )
@@ -346,7 +368,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Scan() | Lookup():
             return ()
-        case JoinTable(left=left, right=right):
+        case JoinTable(left=left, right=right) | JoinStreams(left=left, right=right):
             return (left, right)
         case Union(inputs=several):
             return several
@@ -372,6 +394,19 @@ def reads_stream(plan: Node) -> bool:
 def has_sessions(plan: Node) -> bool:
     """Whether a window of the plan is a session."""
     return any(isinstance(node, Windowed) and node.window.kind == "session" for node in walk(plan))
+
+
+def joins_streams(plan: Node) -> bool:
+    """Whether two streams meet in the plan."""
+    return any(isinstance(node, JoinStreams) for node in walk(plan))
+
+
+def waited(plan: Node) -> int:
+    """How far (µs) the times of a joined row may lie behind the watermark when it comes: one stream's row has
+    waited for the other's.
+    """
+    joins = [node for node in walk(plan) if isinstance(node, JoinStreams)]
+    return sum(max(abs(join.lower.micros), abs(join.upper.micros)) for join in joins)
 
 
 def walk(node: Node) -> Iterator[Node]:

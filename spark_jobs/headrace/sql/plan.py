@@ -38,6 +38,7 @@ from headrace.sql.nodes import (
     Project,
     Spread,
     Windowed,
+    joins_streams,
 )
 from headrace.sql.readon import held_back, passed_on, refuse_changes
 from headrace.sql.rowswindow import has_rows_window, plan_rows_windows
@@ -115,6 +116,10 @@ def _plan_select(query: exp.Select, context: Context, *, inner: bool) -> Planned
     items = items_of(query, joined, faults)
     group = query.args.get("group")
     having = query.args.get("having")
+    if joins_streams(joined.node) and (taken := _over_rows(query, items)) is not None:
+        hint = "CREATE STREAM j AS SELECT … FROM … JOIN …, then SELECT … FROM j GROUP BY …"
+        faults.not_yet("groups, DISTINCT and ROWS windows over a join of two streams", taken, hint)
+        return Planned(UNKNOWN, emit=emit)
     if windowed and group is None:
         clause = query.args["stream_window"]
         faults.add(
@@ -134,6 +139,15 @@ def _plan_select(query: exp.Select, context: Context, *, inner: bool) -> Planned
     if query.args.get("distinct") is not None:
         planned = _distinct(query, planned, joined, context)
     return replace(planned, emit=emit)
+
+
+def _over_rows(query: exp.Select, items: list[Item]) -> Span | None:
+    """Where the query takes rows together; None where it does not."""
+    for key in ("group", "having", "distinct"):
+        if query.args.get(key) is not None:
+            return whole_span(query.args[key]) if key != "distinct" else whole_span(query.expressions[0])
+    found = [item.node for item in items if has_aggregate(item.node) or has_rows_window(item.node)]
+    return whole_span(found[0]) if found else None
 
 
 def _refuse_clauses(query: exp.Select, faults: Faults) -> None:

@@ -7,7 +7,19 @@ from sqlglot import exp
 from headrace.event_time.interval import Interval
 from headrace.sql.context import Planned
 from headrace.sql.joins import Joined
-from headrace.sql.nodes import OP, Column, Result, Scan, Stream, Watermark, Window, Windowed, walk
+from headrace.sql.nodes import (
+    OP,
+    Column,
+    Result,
+    Scan,
+    Stream,
+    Watermark,
+    Window,
+    Windowed,
+    joins_streams,
+    waited,
+    walk,
+)
 from headrace.sql.scope import Faults, Member, Produced, Relation
 from headrace.sql.select_list import Item
 from headrace.sql.source import Span
@@ -17,7 +29,8 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
     """The stream that a later statement reads where it names a result stream."""
     shown = planned.relation.columns
     columns = (OP, *shown) if result.changelog else shown
-    times = frozenset() if result.changelog else planned.relation.times
+    moved = result.changelog or joins_streams(result.plan)  # no row's time is the one it came by
+    times = frozenset() if moved else planned.relation.times
     event_time = next((name for name in shown if name.casefold() in times), "")
     stream = Stream(
         name=result.name,
@@ -43,6 +56,8 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
 
 def _produced(result: Result, planned: Planned) -> tuple[Produced, ...]:
     window = next((node.window for node in walk(result.plan) if isinstance(node, Windowed)), None)
+    if joins_streams(result.plan):
+        return (Produced(waited=Interval(0, waited(result.plan))),)
     if window is None and not result.changelog:
         return planned.relation.produced
     starts, ends = (
@@ -85,7 +100,8 @@ def refuse_changes(joined: Joined, what: str, span: Span, faults: Faults) -> Non
 def held_back(window: Window, time: exp.Expr | None, joined: Joined, span: Span, faults: Faults) -> Interval:
     """How far a row's time may lie behind the producer's watermark when it comes (SEMANTICS 3.6).
 
-    A window's row comes when the watermark reached its end. Its start lies before that; where the windows of
+    A row of a join comes when its match does, or when none can come any more: it has waited. A window's row
+    comes when the watermark reached its end. Its start lies before that; where the windows of
     the later statement hold those of the producer whole, it is in time all the same.
     """
     if not isinstance(time, exp.Column):
@@ -99,6 +115,7 @@ def held_back(window: Window, time: exp.Expr | None, joined: Joined, span: Span,
         faults.add("a session may have begun long before the watermark", span, hint)
         return Interval()
     spans = [one.size for one in inner if not _holds(window, one)]
+    spans += [one.waited for one in produced if one.waited != Interval()]
     return max(spans, key=lambda one: (one.months, one.micros), default=Interval())
 
 

@@ -15,6 +15,7 @@ from headrace.sql.nodes import (
     Distinct,
     Filter,
     Having,
+    JoinStreams,
     JoinTable,
     Lookup,
     Node,
@@ -77,7 +78,7 @@ def _with_inputs(node: Node) -> Node:
     match node:
         case Scan() | Lookup():
             return node
-        case JoinTable():
+        case JoinTable() | JoinStreams():
             return replace(node, left=rewrite(node.left), right=rewrite(node.right))
         case Union():
             return Union(tuple(rewrite(one) for one in node.inputs))

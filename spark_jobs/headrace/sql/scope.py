@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.errors import Refused
+from headrace.event_time.interval import Interval
 from headrace.sql.nodes import SYSTEM_COLUMNS, Node, Scan, Window
 from headrace.sql.source import Source, Span, did_you_mean
 
@@ -42,12 +43,15 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What is known of a result stream's rows: the window that made them, the columns with its borders."""
+    """What is known of a result stream's rows: the window that made them, the columns with its borders; how long
+    a join may have let them wait.
+    """
 
     window: Window | None = None
     starts: frozenset[str] = frozenset()  # folded names
     ends: frozenset[str] = frozenset()
     changelog: bool = False
+    waited: Interval = Interval()
 
     def under(self, names: tuple[str, ...], others: tuple[str, ...]) -> Produced:
         """The same of columns that bear other names, by position."""

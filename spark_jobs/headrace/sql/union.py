@@ -9,7 +9,7 @@ from sqlglot import exp
 from headrace.sql.context import Planned
 from headrace.sql.dialect import spark_sql
 from headrace.sql.expressions import column_node, whole_span
-from headrace.sql.nodes import Distinct, Named, Node, Project, Union
+from headrace.sql.nodes import Distinct, Named, Node, Project, Union, joins_streams
 from headrace.sql.scope import UNKNOWN, Faults, Relation
 
 
@@ -25,6 +25,9 @@ def union_of(query: exp.Union, left: Planned, right: Planned, faults: Faults) ->
         message = f"UNION ALL of {len(one.columns)} and {len(two.columns)} columns"
         hint = "both sides have the same columns, by position"
         faults.add(message, whole_span(query.expression), hint)
+    if joins_streams(one.node) or joins_streams(two.node):
+        hint = "CREATE STREAM j AS SELECT … FROM … JOIN …, then UNION ALL SELECT … FROM j"
+        faults.not_yet("UNION ALL of joins of two streams", whole_span(query), hint)
     carries = one.carries and two.carries
     parts = _flat(one.node, two.node) if one.carries == two.carries else (bare(one), bare(two))
     times = frozenset(

@@ -17,7 +17,9 @@ from pyspark.sql.types import StructType
 from headrace.errors import HeadraceError
 from headrace.sql.nodes import SESSION
 
-SESSION_KEY = "sessionStartTime"  # the last one of a session's key, which its partition does not go by
+# The last field of some keys, which their partition does not go by: of a session, and of a row that waits in a join.
+SESSION_KEY = "sessionStartTime"
+JOINED = "keyWithIndexToValue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def repartition(spark: SparkSession, checkpoint: Path, copy: Path, partitions: i
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(checkpoint, copy)
     before = dict(_stores(spark, checkpoint))
-    if not any(_routed_by(rows) for rows in before.values()):
+    if not any(_routed_by(store, rows) for store, rows in before.items()):
         return
     spark._streamingCheckpointManager.repartition(str(copy), partitions)
     after = dict(_stores(spark, copy))
@@ -45,7 +47,8 @@ def repartition(spark: SparkSession, checkpoint: Path, copy: Path, partitions: i
         moved = after[store]
         if _digest(rows) != _digest(moved):
             raise HeadraceError(f"the repartition of {checkpoint} changed rows of {store}; nothing uses it")
-        astray = moved.where(F.pmod(F.hash(*_routed_by(moved)), F.lit(partitions)) != F.col("partition_id"))
+        routed_by = _routed_by(store, moved)
+        astray = moved.where(F.pmod(F.hash(*routed_by), F.lit(partitions)) != F.col("partition_id"))
         if not astray.isEmpty():
             raise HeadraceError(f"the repartition of {checkpoint} put rows of {store} into other partitions")
 
@@ -61,13 +64,14 @@ def _stores(spark: SparkSession, checkpoint: Path) -> Iterator[tuple[str, DataFr
         yield f"operator {store['operatorId']}, store {store['stateStoreName']}", rows
 
 
-def _routed_by(rows: DataFrame) -> list[str]:
+def _routed_by(store: str, rows: DataFrame) -> list[str]:
     """The columns of a state's key whose hash tells its partition."""
     key, value = rows.schema["key"].dataType, rows.schema["value"].dataType
     assert isinstance(key, StructType)
     assert isinstance(value, StructType)
     names = key.names
-    if names and names[-1] == SESSION_KEY and SESSION in value.names:
+    session = names[-1:] == [SESSION_KEY] and SESSION in value.names
+    if session or store.endswith(JOINED):
         names = names[:-1]
     return [f"key.`{name}`" for name in names]
 

@@ -170,7 +170,6 @@ class TestUnknown:
     @pytest.mark.parametrize(
         "query",
         [
-            "SELECT a.k FROM a JOIN b ON a.k = b.k",
             "SELECT k FROM elsewhere",
             "SELECT COUNT(*) FROM s GROUP BY WINDOW TUMBLING(INTERVAL '1:00' HOUR TO MINUTE)",
             "VALUES (1)",
@@ -218,3 +217,34 @@ def test_hidden_keys_come_up_through_the_queries_that_show_the_groups() -> None:
 
 def test_a_plan_is_a_value() -> None:
     assert plain("SELECT k FROM s", NAMES) == Plain("SELECT k FROM s", None, ())
+
+
+ON = "a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '5' SECOND"
+
+
+def test_an_inner_join_of_streams_stays_letter_by_letter() -> None:
+    query = f"SELECT a.k FROM a JOIN b ON {ON} WHERE a.k > 1"
+    assert plain(query, NAMES) == Plain(query, None, ())
+
+
+def test_an_outer_join_of_streams_tells_when_a_row_without_a_match_is_due() -> None:
+    names = Names(NAMES.streams, NAMES.tables, waits=(5_000_000, 0))
+    found = plain(f"SELECT l.k, m.k AS other FROM a l LEFT JOIN b AS m ON {ON}", names)
+    assert found.timed
+    due = (
+        "CASE WHEN m.__time IS NULL THEN timestamp_micros(unix_micros(l.__time) + 5000000L) "
+        "WHEN l.__time IS NULL THEN timestamp_micros(unix_micros(m.__time) + 0L) END AS __row_time"
+    )
+    assert found.text == f"SELECT l.k, m.k AS other, {due} FROM a l LEFT JOIN b AS m ON {ON}"
+
+
+def test_a_bound_of_options_goes_into_the_condition() -> None:
+    options = "WITH ('join.type' = 'interval', 'join.lower_bound' = '-1m', 'join.upper_bound' = '1h 30m')"
+    found = text_of(f"SELECT a.k FROM a JOIN b ON a.k = b.k OR a.k = 1 {options}").strip()
+    bound = "`b`.__time >= `a`.__time + INTERVAL '-60.000000' SECOND AND `b`.__time <= `a`.__time + INTERVAL '5400.000000' SECOND"
+    assert found == f"SELECT a.k FROM a JOIN b ON (a.k = b.k OR a.k = 1) AND {bound}"
+
+
+def test_a_star_over_a_join_of_streams_shows_the_columns_of_both() -> None:
+    hidden = ", ".join([*(f"`a`.{name}" for name in CARRIED), *(f"`b`.{name}" for name in CARRIED)])
+    assert text_of(f"SELECT * FROM a JOIN b ON {ON}") == f"SELECT * EXCEPT ({hidden}) FROM a JOIN b ON {ON}"
