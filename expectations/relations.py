@@ -40,6 +40,7 @@ class Shape:
     carried: tuple[str, ...] = ()
     unshown: tuple[str, ...] = ()
     due: str = ""  # of a join of streams: when a row without a match comes out; NULL where there is a match
+    paired: bool = False  # a join of streams in windows, which are none of its GROUP BY
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Item:
     windows: Windows | None = None
     joined: bool = False
     on: Stretch | None = None
+    word: int | None = None  # the stream's name, where it stands by itself
+    renamed: bool = False
     versioned: str = ""  # the hidden version column of a reference table
 
 
@@ -118,11 +121,11 @@ def _item(whole: Text, stretch: Stretch, scope: Scope, derived: Derived) -> tupl
         item = Item("", derived(read_query(words, at + 1, end - 1)))
     else:
         end = at + 1
-        item = _named(whole, words[at].name, scope)
+        item = replace(_named(whole, words[at].name, scope), word=at)
     if end < stop and words[end].says == "AS":
         end += 1
     if end < stop and words[end].name and words[end].says not in BEHIND_ITEM[:-1]:
-        item = replace(item, alias=whole.text[words[end].start : words[end].end])
+        item = replace(item, alias=whole.text[words[end].start : words[end].end], renamed=True)
         end += 1
     return item, end
 

@@ -45,10 +45,12 @@ def plain(query: str, names: Names, groups: Iterable[int] = ()) -> Plain:
         whole = Text(text, words, names, [])
         tree = read_query(words, 0, len(words))
         shape = _query(whole, tree, {}, carry=False)
-        windows, columns = _outermost(whole, tree, tuple(groups))
+        windows, columns = (None, ()) if shape.paired else _outermost(whole, tree, tuple(groups))
         timed = bool(_rows_windows(whole, (0, len(words))))
         if names.waits is not None:
-            _append(whole, _one_block(tree), [f"{shape.due} AS __row_time"])
+            if not shape.due:
+                raise ValueError("an outer join of streams in a query inside another one")
+            _append(whole, _block_of(tree), [f"{shape.due} AS __row_time"])
             timed = True
     except (ValueError, KeyError, IndexError) as error:
         raise Unknown(f"the gate can't read this query as plain Spark SQL: {error}") from error
@@ -127,12 +129,10 @@ def _join_of_streams(whole: Text, select: Select, items: list[Item], live: list[
         raise ValueError("a join of streams beside a reference table that changed its version")
     left, right, *_ = (f"{item.alias}.__time" for item in live)
     bounds = [f"{right} {sign} {left} + {span}" for sign, span in join_bounds(whole.text, whole.words)]
+    if select.window is not None:
+        return _join_in_windows(whole, select, items, live)
     if bounds:
-        on = live[1].on
-        if on is None:
-            raise ValueError("a bound in WITH (…) and a join without ON")
-        whole.put(whole.words[on[0]].start, "(")
-        whole.put(whole.words[on[1] - 1].end, f") AND {' AND '.join(bounds)}")
+        _and_on(whole, live[1], bounds)
     _stars(whole, select, items)
     due = ""
     if whole.names.waits is not None:
@@ -145,7 +145,47 @@ def _join_of_streams(whole: Text, select: Select, items: list[Item], live: list[
     return Shape(streaming=True, due=due)
 
 
-def _one_block(tree: Query) -> Select:
+def _and_on(whole: Text, item: Item, conditions: list[str]) -> None:
+    if item.on is None:
+        raise ValueError("a join of streams without ON")
+    whole.put(whole.words[item.on[0]].start, "(")
+    whole.put(whole.words[item.on[1] - 1].end, f") AND {' AND '.join(conditions)}")
+
+
+def _join_in_windows(whole: Text, select: Select, items: list[Item], live: list[Item]) -> Shape:
+    """Each stream becomes its rows once for each of their windows; equal windows meet."""
+    assert select.window is not None
+    windows = read_clause(whole.text, whole.words, select.window, whole.names.zone)
+    started, ended = GROUPED_BOUNDS
+    for item in live:
+        if item.word is None or windows.kind == "session" or select.group is not None:
+            raise ValueError("a WINDOW on a join of anything but two streams as they are")
+        name = whole.at((item.word, item.word + 1))
+        pairs = f"inline(transform({pairs_sql(windows, '__time')}, w -> struct(w.a, w.b)))"
+        rows = (
+            f"(SELECT * FROM {name} LATERAL VIEW {pairs} __windows AS {started}, {ended} "
+            f"WHERE unix_micros({ended}) > __late_us)"
+        )
+        whole.replace((item.word, item.word + 1), rows + ("" if item.renamed else f" AS {name}"))
+    left, right = (item.alias for item in live)
+    _and_on(whole, live[1], [f"{left}.{name} = {right}.{name}" for name in GROUPED_BOUNDS])
+    whole.replace((select.window[0] - 1, select.window[1]), "")
+    either = tuple(f"coalesce({left}.{name}, {right}.{name})" for name in GROUPED_BOUNDS)
+    for stretch in split(whole.words, *select.items):
+        _name_bounds(whole, stretch, (either[0], either[1]), selected=True)
+    if select.where is not None:
+        _name_bounds(whole, select.where, (either[0], either[1]))
+    hidden = [replace(item.shape, unshown=(*item.shape.unshown, *GROUPED_BOUNDS)) for item in live]
+    shown = {id(item): replace(item, shape=shape) for item, shape in zip(live, hidden, strict=True)}
+    _stars(whole, select, [shown.get(id(item), item) for item in items])
+    due = ""
+    if whole.names.waits is not None:
+        miss = f"{left}.{started} IS NULL OR {right}.{started} IS NULL"
+        due = f"CASE WHEN {miss} THEN timestamp_micros(unix_micros({either[1]}) - 1000L) END"
+    return Shape(streaming=True, due=due, paired=True)
+
+
+def _block_of(tree: Query) -> Select:
     select = tree.parts[0]
     if len(tree.parts) > 1 or not isinstance(select, Select):
         raise ValueError("an outer join of streams in a query in parts")

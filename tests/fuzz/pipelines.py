@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 Row = dict[str, Any]
-Delivery = tuple[tuple[int, tuple[Row, ...]], ...]  # of one batch: source partition and its rows
+Delivery = tuple[tuple[str, int, tuple[Row, ...]], ...]  # of one batch: stream, source partition and its rows
 
 NUMBERS = ("BIGINT", "INT", "DOUBLE", "DECIMAL(9, 2)")
 TYPES = ("STRING", "BOOLEAN", *NUMBERS)
@@ -23,7 +23,8 @@ FROM = 1_767_225_600  # 2026-01-01T00:00:00Z, seconds
 class Query:
     """One result: its clauses as text. `back` holds the buffer of ROWS windows, 0 where it has none.
 
-    It reads the stream, or another query. Without calls it is SELECT DISTINCT of its keys.
+    It reads the stream s, what `source` says, or another query. Without calls it is SELECT DISTINCT of its keys,
+    over a join SELECT of them.
     """
 
     name: str
@@ -36,6 +37,11 @@ class Query:
     emit: str = ""
     back: int = 0
     inner: Query | None = None
+    source: str = "s"
+
+    @property
+    def joins(self) -> bool:
+        return " JOIN " in self.source
 
     @property
     def text(self) -> str:
@@ -57,12 +63,13 @@ class Query:
                 "ts",
                 *(f"{c} {over} AS c{n}" for n, c in enumerate(self.calls)),
             ]
-        distinct = "" if self.calls or self.inner else "DISTINCT "
-        lines = [
-            f"SELECT {distinct}{', '.join(items)} FROM {f'({self.inner.select}) AS i' if self.inner else 's'}"
-        ]
+        distinct = "" if self.calls or self.inner or self.joins else "DISTINCT "
+        source = f"({self.inner.select}) AS i" if self.inner else self.source
+        lines = [f"SELECT {distinct}{', '.join(items)} FROM {source}"]
         lines += [f"WHERE {self.where}"] if self.where else []
-        if self.calls and not self.back and (self.keys or self.window):
+        if self.joins and self.window:
+            lines.append(f"WINDOW {self.window}")
+        elif self.calls and not self.back and (self.keys or self.window):
             lines.append(f"GROUP BY {', '.join(self.keys)}{f' WINDOW {self.window}' if self.window else ''}")
         lines += [f"HAVING {self.having}"] if self.having else []
         lines += [f"EMIT {self.emit}"] if self.emit else []
@@ -85,8 +92,11 @@ class Fuzzed:
     def sql(self) -> str:
         columns = ", ".join(f"{name} {kind}" for name, kind in self.columns)
         late = f" - INTERVAL '{self.lateness}' SECOND" if self.lateness else ""
-        stream = f"CREATE STREAM s ({columns}, ts TIMESTAMP, WATERMARK FOR ts AS ts{late});"
-        return "\n".join([stream, *(query.text for query in self.queries)])
+        streams = [
+            f"CREATE STREAM {name} ({columns}, ts TIMESTAMP, WATERMARK FOR ts AS ts{late});"
+            for name in _streams(self.queries)
+        ]
+        return "\n".join([*streams, *(query.text for query in self.queries)])
 
 
 def drawn(seed: int) -> Fuzzed:
@@ -94,17 +104,41 @@ def drawn(seed: int) -> Fuzzed:
     chance = Random(seed)
     columns = tuple((f"v{n}", chance.choice(TYPES)) for n in range(chance.randint(2, 4)))
     lateness = chance.choice([0, 2, 5, 20])
-    queries = tuple(_query(chance, columns, n) for n in range(chance.randint(1, 3)))
-    batches = tuple(_batches(chance, columns, lateness))
+    drawn_queries = [_query(chance, columns, n) for n in range(chance.randint(1, 3))]
+    queries = tuple(query for several in drawn_queries for query in several)
+    batches = tuple(_batches(chance, columns, lateness, _streams(queries)))
     restarts = frozenset(n for n in range(len(batches)) if chance.random() < 0.2)
     return Fuzzed(seed, columns, lateness, queries, batches, restarts, chance.choice([1, 2, 3, 4]))
 
 
+def _streams(queries: tuple[Query, ...]) -> tuple[str, ...]:
+    return ("s", "t") if any(" t y " in query.source for query in queries) else ("s",)
+
+
 # ---- queries -----------------------------------------------------------------------------------
-def _query(chance: Random, columns: tuple[tuple[str, str], ...], number: int) -> Query:
-    kind = chance.choice(
-        ["windowed", "windowed", "sessions", "running", "running", "changelog", "back", "over"]
-    )
+KINDS = (
+    "windowed",
+    "windowed",
+    "sessions",
+    "running",
+    "running",
+    "changelog",
+    "back",
+    "over",
+    "join",
+    "join",
+)
+
+
+def _query(chance: Random, columns: tuple[tuple[str, str], ...], number: int) -> list[Query]:
+    """A query, or two of which the second reads on from the first."""
+    kind = chance.choice(KINDS)
+    if kind == "join":
+        return _join(chance, columns, f"r{number}")
+    return [_one(chance, columns, number, kind)]
+
+
+def _one(chance: Random, columns: tuple[tuple[str, str], ...], number: int, kind: str) -> Query:
     name, where = f"r{number}", _condition(chance, columns) if chance.random() < 0.3 else ""
     keys = tuple(dict.fromkeys(_key(chance, columns) for _ in range(chance.choice([0, 1, 1, 2]))))
     if kind == "over":
@@ -125,6 +159,40 @@ def _query(chance: Random, columns: tuple[tuple[str, str], ...], number: int) ->
             chance.choice(["FINAL", "CHANGES"]),
         )
     return Query(name, form, keys, calls, window, where, having, emit)
+
+
+def _join(chance: Random, columns: tuple[tuple[str, str], ...], name: str) -> list[Query]:
+    """Rows of s with rows of t or of s itself; now and then counted in windows by a second statement."""
+    names = [column for column, _ in columns]
+    side = chance.choice(["", "", "LEFT ", "RIGHT ", "FULL "])
+    keys = dict.fromkeys(chance.choice(names) for _ in range(chance.choice([1, 1, 2])))
+    lower, upper = sorted((chance.choice([-20, -5, -1, 0, 0]), chance.choice([0, 1, 5, 20])))
+    low, high = chance.choice([(">=", "<="), (">=", "<"), (">", "<=")]) if lower < upper else (">=", "<=")
+    bound = [
+        f"y.ts {low} x.ts + INTERVAL '{lower}' SECOND",
+        f"y.ts - INTERVAL '{upper}' SECOND {high} x.ts",
+    ]
+    extra = [f"x.{_condition(chance, columns)}"] if chance.random() < 0.2 else []
+    extra += [f"y.{_condition(chance, columns)}"] if chance.random() < 0.2 else []
+    window = _window(chance) if chance.random() < 0.25 else ""
+    same = [f"x.{key} = y.{key}" for key in keys]
+    on = " AND ".join([*same, *([] if window else bound), *extra])
+    source = f"s x {side}JOIN {chance.choice(['t', 't', 's'])} y ON {on}"
+    if side not in ("RIGHT ", "FULL ") and not window and chance.random() < 0.3:
+        first = Query(
+            name,
+            "STREAM",
+            (f"x.{chance.choice(names)}", f"y.{chance.choice(names)}", "x.ts"),
+            (),
+            source=source,
+        )
+        over = _window(chance).replace("(", "(g2, ", 1)
+        counted = Query(f"{name}n", "TABLE", ("g0",), ("COUNT(*)", "COUNT(g1)"), over, source=name)
+        return [first, counted]
+    shown = tuple(f"{chance.choice('xy')}.{chance.choice(names)}" for _ in range(chance.randint(1, 3)))
+    where = f"x.{_condition(chance, columns)}" if chance.random() < 0.2 else ""
+    form = chance.choice(["TABLE", "STREAM"])
+    return [Query(name, form, (*shown, "x.ts", "y.ts"), (), window, where=where, source=source)]
 
 
 def _over(chance: Random, columns: tuple[tuple[str, str], ...], name: str, keys: tuple[str, ...]) -> Query:
@@ -198,13 +266,15 @@ def _call(chance: Random, columns: tuple[tuple[str, str], ...], *, plain: bool =
 
 
 # ---- rows --------------------------------------------------------------------------------------
-def _batches(chance: Random, columns: tuple[tuple[str, str], ...], lateness: int) -> list[Delivery]:
-    sources = chance.randint(1, 3)
-    clocks = [float(chance.randint(0, 5)) for _ in range(sources)]
+def _batches(
+    chance: Random, columns: tuple[tuple[str, str], ...], lateness: int, streams: tuple[str, ...]
+) -> list[Delivery]:
+    sources = [(stream, source) for stream in streams for source in range(chance.randint(1, 3))]
+    clocks = {source: float(chance.randint(0, 5)) for source in sources}
     found = []
     for _ in range(chance.randint(2, 5)):
         parts = []
-        for source in range(sources):
+        for source in sources:
             if chance.random() < 0.25:
                 continue
             rows = []
@@ -213,7 +283,7 @@ def _batches(chance: Random, columns: tuple[tuple[str, str], ...], lateness: int
                 back = chance.uniform(0, lateness) if chance.random() < 0.4 else 0
                 back = back + 15 if chance.random() < 0.05 else back
                 rows.append(_row(chance, columns, clocks[source] - round(back, 3)))
-            parts.append((source, tuple(rows)))
+            parts.append((*source, tuple(rows)))
         if parts:
             found.append(tuple(parts))
     return found

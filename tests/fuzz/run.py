@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ from headrace.runtime.lake import Lake, bound
 from headrace.runtime.query import LivePipeline
 from headrace.sql.compile import compile_pipeline
 from headrace.sql.nodes import HIDDEN
-from tests.fuzz.pipelines import FROM, Delivery, Fuzzed, Query, as_record, drawn
+from tests.fuzz.pipelines import FROM, Delivery, Fuzzed, Query, Row, as_record, drawn
 
 T = TypeVar("T")
 ATTEMPTS = 60  # at making a failure smaller
@@ -83,7 +83,9 @@ def _stream(spark: SparkSession, fuzzed: Fuzzed, lake: Lake) -> None:
     live = made()
     try:
         for number, delivery in enumerate(fuzzed.batches):
-            live.deliver({"s": [(p, [as_record(row) for row in rows]) for p, rows in delivery]})
+            live.deliver(
+                _by_stream(delivery, lambda source, rows: (source, [as_record(row) for row in rows]))
+            )
             if not live.running:
                 live.start()
             live.settle()
@@ -95,6 +97,14 @@ def _stream(spark: SparkSession, fuzzed: Fuzzed, lake: Lake) -> None:
         live.flush()
     finally:
         live.stop()
+
+
+def _by_stream(delivery: Delivery, told: Callable[[int, tuple[Row, ...]], T]) -> dict[str, list[T]]:
+    """The parts of a delivery under the names of their streams."""
+    found: dict[str, list[T]] = {}
+    for stream, source, rows in delivery:
+        found.setdefault(stream, []).append(told(source, rows))
+    return found
 
 
 # ---- a failure made smaller --------------------------------------------------------------------
@@ -144,10 +154,10 @@ def _simpler(query: Query) -> Iterator[Query]:
 
 
 def _fewer_rows(delivery: Delivery) -> Iterator[Delivery]:
-    for p, (source, rows) in enumerate(delivery):
+    for p, (stream, source, rows) in enumerate(delivery):
         for r in range(len(rows)):
             kept = rows[:r] + rows[r + 1 :]
-            parts = (*delivery[:p], *(((source, kept),) if kept else ()), *delivery[p + 1 :])
+            parts = (*delivery[:p], *(((stream, source, kept),) if kept else ()), *delivery[p + 1 :])
             if parts:
                 yield parts
 
@@ -165,7 +175,10 @@ def as_case(fuzzed: Fuzzed, found: Outcome) -> str:
     given: list[Any] = []
     for number, delivery in enumerate(fuzzed.batches):
         given.append(
-            {"s": [{"partition": p, "rows": [_listed(fuzzed, row) for row in rows]} for p, rows in delivery]}
+            _by_stream(
+                delivery,
+                lambda source, rows: {"partition": source, "rows": [_listed(fuzzed, row) for row in rows]},
+            )
         )
         given += ["restart"] if number in fuzzed.restarts else []
     then = {found.result: [_shown(row) for row in found.expected]} if found.expected else {}

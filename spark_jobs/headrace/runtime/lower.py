@@ -7,7 +7,7 @@ Event times inside native operators are shifted forward by SHIFT_US (Spark's wat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
@@ -50,6 +50,7 @@ SESSION_TIME = "__session_time"
 ALL = "__all"  # the key of a result that has none
 ONE_KEY = f"pmod(unix_micros({SESSION}.start), 1)"  # 0: Spark's sessions want a key, and drop a literal
 IDENTITY = "__identity"  # which record a row came from, in the audit's plans
+SIDES = (("__left_start", "__left_end"), ("__right_start", "__right_end"))  # of both sides' windows, shifted
 MATCHED = ("__left_time", "__right_time")  # the event times of both sides of a join, shifted
 BOUNDED = ("__left_bound", "__right_bound")  # the same a millisecond later (see _join_streams)
 STRICT_US = 1000
@@ -90,7 +91,8 @@ def wakes_spark(plan: Node) -> bool:
 
 def closes_strictly(plan: Node) -> bool:
     """Whether an operator of the plan closes only what is strictly behind the watermark."""
-    return has_sessions(plan) or joins_streams(plan)
+    bounded = any(isinstance(node, JoinStreams) and node.window is None for node in walk(plan))
+    return bounded or has_sessions(plan)
 
 
 def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for each node
@@ -129,6 +131,9 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
         case JoinTable(kind=kind, condition=condition):
             left, right = lower(node.left, inputs), lower(node.right, inputs)
             return analysed(lambda f: f.join(right, F.expr(condition), kind), left, node.place, "JOIN")
+        case JoinStreams(window=window) if window is not None:
+            sides = (lower(node.left, inputs), lower(node.right, inputs))
+            return _join_in_windows(node, window, sides)
         case JoinStreams():
             return _join_streams(node, lower(node.left, inputs), lower(node.right, inputs))
         case Union(inputs=several):
@@ -248,9 +253,7 @@ def _join_streams(node: JoinStreams, left: DataFrame, right: DataFrame) -> DataF
     own column of the left time (and so for the right side), so that it goes when it is behind by one. A side that
     is a join itself gives rows whose times lie behind the watermark: its time is put off by so much.
     """
-    condition = F.expr(node.condition)
-    if node.kind != "inner":  # whose state compares keys by their bytes, NULL like any value
-        condition &= F.expr(" AND ".join(f"({key}) IS NOT NULL" for pair in node.keys for key in pair))
+    condition = F.expr(node.condition) & F.expr(f"TRUE{_known_keys(node)}")
     sides = [_timed(side, n, node) for n, side in enumerate((left, right))]
     delays = [waited(side) for side in (node.left, node.right)]
     if all(node.times):
@@ -263,6 +266,31 @@ def _join_streams(node: JoinStreams, left: DataFrame, right: DataFrame) -> DataF
         )
     joined = analysed(lambda f: f.join(sides[1], condition, node.kind), sides[0], node.place, "JOIN")
     return joined.drop(*MATCHED, *BOUNDED)
+
+
+def _join_in_windows(node: JoinStreams, window: Window, sides: tuple[DataFrame, DataFrame]) -> DataFrame:
+    """Each side's rows once for each of their windows; a window is one more key of the join, and lets its state go."""
+    left, right = (_bordered(side, n, node, window) for n, side in enumerate(sides))
+    same = " AND ".join(f"{one} = {other}" for one, other in zip(*SIDES, strict=True))
+    condition = F.expr(node.condition) & F.expr(f"{same}{_known_keys(node)}")
+    joined = analysed(lambda f: f.join(right, condition, node.kind), left, node.place, "JOIN")
+    borders = [
+        F.expr(f"timestamp_micros(unix_micros(coalesce({one}, {other})) - {SHIFT_US}L)").alias(name)
+        for one, other, name in zip(*SIDES, ("window_start", "window_end"), strict=True)
+    ]
+    return joined.select("*", *borders).drop(*SIDES[0], *SIDES[1])
+
+
+def _bordered(side: DataFrame, n: int, node: JoinStreams, window: Window) -> DataFrame:
+    spread = _in_windows(side, replace(window, time=node.times[n], place=node.place), SHIFT_US)
+    start = F.col("__w.start").alias(SIDES[n][0])
+    return spread.select("*", start, F.col("__w.end").alias(SIDES[n][1], metadata=WATERMARKED)).drop("__w")
+
+
+def _known_keys(node: JoinStreams) -> str:
+    """That no key is NULL: the state of an outer join compares keys by their bytes, NULL like any value."""
+    known = [f" AND ({key}) IS NOT NULL" for pair in node.keys for key in pair]
+    return "" if node.kind == "inner" else "".join(known)
 
 
 def _timed(side: DataFrame, n: int, node: JoinStreams) -> DataFrame:
@@ -303,6 +331,10 @@ def late_rows(node: Judging, inputs: Inputs, watermark_ms: int) -> DataFrame:
     """
     if isinstance(node, JoinStreams):
         sides = [lower(side, inputs) for side in (node.left, node.right)]
+        if node.window is not None:
+            ends = [_last_end(replace(node.window, time=time)) for time in node.times]
+            late = [side.where(_ended(end, watermark_ms)) for side, end in zip(sides, ends, strict=True)]
+            return _union([one.select(IDENTITY) for one in late])
         late = [
             side.where(strictly_behind(F.unix_micros(F.expr(time)), watermark_ms)).select(IDENTITY)
             for below, side, time in zip((node.left, node.right), sides, node.times, strict=True)
@@ -316,7 +348,14 @@ def late_rows(node: Judging, inputs: Inputs, watermark_ms: int) -> DataFrame:
     if window.kind == "session":
         end = f"unix_micros({window.time or '_event_time'}) + {window.size.micros}L"
         return rows.where(strictly_behind(F.expr(end), watermark_ms)).select(IDENTITY)
-    end = windows.last_end(
-        window.kind, window.size, window.slide, window.offset, window.zone, window.time or "_event_time"
-    )
-    return rows.where(F.expr(f"unix_micros({end}) <= {watermark_ms}L * 1000L")).select(IDENTITY)
+    return rows.where(_ended(_last_end(window), watermark_ms)).select(IDENTITY)
+
+
+def _last_end(window: Window) -> str:
+    """The end of the last window that holds a row."""
+    time = window.time or "_event_time"
+    return windows.last_end(window.kind, window.size, window.slide, window.offset, window.zone, time)
+
+
+def _ended(end: str, watermark_ms: int) -> Column:
+    return F.expr(f"unix_micros({end}) <= {watermark_ms}L * 1000L")

@@ -88,8 +88,8 @@ def output(node: Node) -> str:
             return _hashed(node) if reads_stream(node) else EVERYWHERE
         case JoinTable(left=left):
             return output(left)
-        case JoinStreams(keys=keys):
-            return _by([left for left, _ in keys])
+        case JoinStreams():
+            return _joined_by(node)[0]
         case Union(inputs=several):
             return output(several[0])
 
@@ -111,8 +111,8 @@ def _edges_into(parent: Node) -> list[Edge]:
             ]
         case JoinStreams():
             why = "rows of both sides with equal keys must meet, and wait for each other"
-            sides = zip(inputs(parent), zip(*parent.keys, strict=True), strict=True)
-            return [Edge(parent, child, _by(list(keys)), why) for child, keys in sides]
+            sides = zip(inputs(parent), _joined_by(parent), strict=True)
+            return [Edge(parent, child, way, why) for child, way in sides]
         case _:
             return [Edge(parent, child, output(child)) for child in inputs(parent)]
 
@@ -127,8 +127,10 @@ def _hashed(node: Aggregate | Distinct | RowsWindow) -> str:
     return f"hash({', '.join(keys)}) % N" if keys else ONE
 
 
-def _by(keys: list[str]) -> str:
-    return f"hash({', '.join(keys)}) % N"
+def _joined_by(node: JoinStreams) -> list[str]:
+    """How the rows of both sides lie."""
+    window = ["window"] if node.window else []
+    return [f"hash({', '.join([*keys, *window])}) % N" for keys in zip(*node.keys, strict=True)]
 
 
 def _why(node: Aggregate) -> str:

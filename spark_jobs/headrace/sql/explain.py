@@ -115,8 +115,9 @@ def title(node: Node) -> str:  # noqa: C901 one case for each node
         case JoinTable(kind=kind, condition=condition):
             return f"JoinTable {kind} on {condition}"
         case JoinStreams(kind=kind, condition=condition):
-            bound = f"{_span(node.lower)} to {_span(node.upper)} later"
-            return f"JoinStreams {kind}, right {bound}, on {condition}"
+            near = f"right {_span(node.lower)} to {_span(node.upper)} later"
+            near = f"in {window_text(node.window)}" if node.window else near
+            return f"JoinStreams {kind}, {near}, on {condition}"
         case Union():
             return "Union"
         case Distinct():

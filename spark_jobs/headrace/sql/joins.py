@@ -15,7 +15,8 @@ from sqlglot import exp
 from headrace.event_time.interval import Interval
 from headrace.sql.bounds import Bound, Pair, bound_of
 from headrace.sql.catalog import QUERY_OPTIONS, duration_ms, signed_ms
-from headrace.sql.dialect import spark_sql
+from headrace.sql.clauses import window_of
+from headrace.sql.dialect import WindowClause, spark_sql
 from headrace.sql.expressions import (
     Names,
     column_node,
@@ -27,7 +28,7 @@ from headrace.sql.expressions import (
     whole_span,
 )
 from headrace.sql.nodes import JoinStreams, JoinTable, Node, joins_streams, walk
-from headrace.sql.scope import Member, Scope
+from headrace.sql.scope import Member, Relation, Scope
 from headrace.sql.source import Span, did_you_mean
 
 Options = tuple[tuple[str, str, Span, Span], ...]
@@ -57,8 +58,20 @@ class Joined:
         return found[0].column == "_event_time" or found[0].member.relation.is_time(found[0].column)
 
 
+@dataclass(frozen=True, slots=True)
+class OnJoin:
+    """A WINDOW clause that may belong to a join of two streams, and the pipeline's time zone."""
+
+    clause: WindowClause
+    zone: str
+
+
 def join_all(
-    first: Member, others: list[tuple[exp.Join, Member]], names: Names, options: Options, windowed: bool
+    first: Member,
+    others: list[tuple[exp.Join, Member]],
+    names: Names,
+    options: Options,
+    window: OnJoin | None,
 ) -> Joined | None:
     """Join the relations of FROM in the order in which they are written; None where streams can't meet."""
     valid = _valid(options, names)
@@ -74,8 +87,8 @@ def join_all(
         if not _two_streams(scope) or (joins_streams(joined.node) and member.relation.origin == "table"):
             joined = _join(join, member, whole, names)
             continue
-        meeting = _Meeting(join, member, whole, names, valid)
-        if len(valid) < len(options) or meeting.is_wrong(windowed=windowed):
+        meeting = _Meeting(join, member, whole, names, valid, window)
+        if len(valid) < len(options) or meeting.is_wrong():
             return None
         joined = meeting.joined()
     if options and not joins_streams(joined.node) and not any(m.relation.open for m in joined.scope.members):
@@ -187,15 +200,16 @@ class _Meeting:
     whole: Joined  # the left side, and the scope of both
     names: Names
     options: Mapping[str, str]
+    window: OnJoin | None
 
     @property
     def on(self) -> exp.Expr | None:
         on: exp.Expr | None = self.join.args.get("on")
         return on
 
-    def is_wrong(self, *, windowed: bool) -> bool:
+    def is_wrong(self) -> bool:
         """Refuse what can't be run: names first, then watermarks, what is for later, the bound, the key."""
-        faults, where = self.names.faults, span_of(self.join.this)
+        faults, where, windowed = self.names.faults, span_of(self.join.this), self.window is not None
         before = len(faults.errors)
         _side(self.join, self.names)
         if self.on is not None:
@@ -211,32 +225,36 @@ class _Meeting:
             what = bounds[0] if bounds and not (self.join.side or windowed) else what
             hint = "add WATERMARK FOR ts AS ts to its CREATE STREAM"
             faults.add(f"{what} needs a WATERMARK on both sides, and {', '.join(bare)} has none", where, hint)
-        elif asof or windowed:
-            faults.not_yet("ASOF JOIN" if asof else "a WINDOW on a join of two streams", where)
+        elif asof:
+            faults.not_yet("ASOF JOIN", where)
         elif not self._is_unfit(sides, where):
-            self._check_bound(where)
+            if self.window is None:
+                self._check_bound(where)
+            else:
+                self._check_window(self.window)
+            self._check_key(where)
         return len(faults.errors) > before
 
     def joined(self) -> Joined:
         """The join."""
         condition = _condition(self.join, self.member, self.whole, self.names)
+        kind = cast(Literal["inner", "left", "right", "full"], self.join.side.lower() or "inner")
+        place = self.names.faults.source.place(span_of(self.join.this))
+        sides = (self.whole.node, self.member.relation.node)
+        if self.window is not None:
+            window = window_of(self.window.clause, Scope(()), self.names, self.window.zone)
+            node = JoinStreams(
+                *sides, kind, condition, tuple(self._keys()), self._times(), window=window, place=place
+            )
+            borders = Member("", Relation(node, ("window_start", "window_end"), origin="table"))
+            return Joined(node, self.whole.scope.with_member(borders), carries=False)
         bound, times = self._bound(), self._times()
         for key, sign in (("join.lower_bound", ">="), ("join.upper_bound", "<=")):
             if key in self.options:
                 moved = Interval(0, signed_ms(self.options[key]) * 1000).sql
                 condition = f"({condition}) AND {times[1]} {sign} {times[0]} + {moved}"
-        kind = cast(Literal["inner", "left", "right", "full"], self.join.side.lower() or "inner")
-        node = JoinStreams(
-            self.whole.node,
-            self.member.relation.node,
-            kind,
-            condition,
-            tuple(self._keys()),
-            times,
-            Interval(0, bound.lower or 0),
-            Interval(0, bound.upper or 0),
-            self.names.faults.source.place(span_of(self.join.this)),
-        )
+        span = Interval(0, bound.lower or 0), Interval(0, bound.upper or 0)
+        node = JoinStreams(*sides, kind, condition, tuple(self._keys()), times, *span, place=place)
         return Joined(node, self.whole.scope, carries=False)
 
     @property
@@ -291,6 +309,8 @@ class _Meeting:
             faults.not_yet("a join with a window table", where, "write GROUP BY … WINDOW …")
         elif joins_streams(self.member.relation.node):
             faults.not_yet("a join inside a join", where, "write the joins one after the other")
+        elif several and self.window is not None:
+            faults.not_yet("a WINDOW on a join of three and more streams", where)
         elif several and (self.join.side or set(several) != {"inner"}):
             hint = "CREATE STREAM j AS SELECT … of the first join, then join j"
             faults.not_yet("outer joins of three and more streams", where, hint)
@@ -303,7 +323,6 @@ class _Meeting:
     def _check_bound(self, where: Span) -> None:
         bound, faults = self._bound(), self.names.faults
         lower, upper = bound.lower or 0, bound.upper or 0
-        one, two = self._left.alias, self.member.alias
         retention = self.options.get("join.retention")
         if missing := bound.missing:
             faults.add(self._bound_message(missing), where, self._bound_hint(missing))
@@ -312,7 +331,20 @@ class _Meeting:
         elif retention is not None and duration_ms(retention) * 1000 < max(upper, -lower):
             hint = "leave it out: state is held just as long as the bound needs"
             faults.add("join.retention is shorter than the bound, and matches would be lost", where, hint)
-        elif not self._keys():
+
+    def _check_window(self, window: OnJoin) -> None:
+        faults, span = self.names.faults, window.clause.span
+        if window.clause.kind == "session":
+            faults.not_yet("a SESSION window on a join of two streams", span)
+        if window.clause.time is not None:
+            hint = "leave the column out"
+            faults.add("a WINDOW on a join takes the event time of each side", span, hint)
+        if self.options:
+            faults.add(f"{next(iter(self.options))} beside a WINDOW, which is the bound", span)
+
+    def _check_key(self, where: Span) -> None:
+        one, two, faults = self._left.alias, self.member.alias, self.names.faults
+        if not self._keys():
             hint = f"add AND {one}.k = {two}.k; without a key every row would have to meet every other one"
             faults.add(f"the join of the streams {one} and {two} has no key", where, hint)
 

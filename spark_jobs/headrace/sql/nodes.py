@@ -5,7 +5,7 @@ an open file or a clock; printing a tree is enough to compare it.
 
 Column names inside a plan:
 - a stream's own columns, and `_timestamp`, `_offset`, `_partition`, `_event_time`;
-- `window_start`, `window_end` above a `Windowed`, a `Spread` or an `Aggregate` with a window;
+- `window_start`, `window_end` above a `Windowed`, a `Spread`, an `Aggregate` or a `JoinStreams` with a window;
 - `__key0`, `__key1`, … group keys that are expressions or not selected (hidden in results);
 - `__agg0`, `__agg1`, … the values of aggregate calls, between `Aggregate` and `Project`;
 - `__rows0`, `__rows1`, … those of calls over ROWS windows, between `RowsWindow` and `Project`.
@@ -238,11 +238,11 @@ class JoinTable:
 @dataclass(frozen=True, slots=True)
 class JoinStreams:
     """Two streams joined where their keys are equal and their times near: the right side's event time lies
-    from `lower` to `upper` behind the left side's (either may be negative).
+    from `lower` to `upper` behind the left side's (either may be negative), or both lie in one `window`.
 
     `condition` is the whole condition as written, the bound included; `keys` are the equalities in it, the
     left side's expression and the right side's. `times` are the columns of both sides' event time; '' where a
-    side has no watermark.
+    side has no watermark. With a window: adds `window_start` and `window_end`, a row for each that holds both.
     """
 
     left: Node
@@ -251,8 +251,9 @@ class JoinStreams:
     condition: str
     keys: tuple[tuple[str, str], ...]
     times: tuple[str, str]
-    lower: Interval
-    upper: Interval
+    lower: Interval = Interval()
+    upper: Interval = Interval()
+    window: Window | None = None
     place: Place | None = field(default=None, compare=False)
 
 

@@ -25,7 +25,7 @@ from headrace.sql.expressions import (
     whole_span,
 )
 from headrace.sql.group import Grouping, group_items, having_of, with_keys
-from headrace.sql.joins import Joined, join_all
+from headrace.sql.joins import Joined, OnJoin, join_all
 from headrace.sql.nodes import (
     SYSTEM_COLUMNS,
     Aggregate,
@@ -189,8 +189,9 @@ def _from(query: exp.Select, context: Context) -> Joined | None:
     options = cast(
         "tuple[tuple[str, str, tuple[int, int], tuple[int, int]], ...]", query.args.get("query_options") or ()
     )
-    windowed = query.args.get("stream_window") is not None
-    return join_all(first, others, context.names(), options, windowed)
+    clause = query.args.get("stream_window")
+    window = OnJoin(clause, context.zone) if clause is not None else None
+    return join_all(first, others, context.names(), options, window)
 
 
 def member_of(item: exp.Expr, context: Context) -> Member:
@@ -288,7 +289,7 @@ def _refuse_window_columns(condition: exp.Expr, joined: Joined, context: Context
 def _window(query: exp.Select, joined: Joined, context: Context) -> tuple[Joined, bool]:
     clause = query.args.get("stream_window")
     tables = [m for m in joined.scope.members if m.relation.windowed]
-    if clause is None:
+    if clause is None or joins_streams(joined.node):  # on a join it is the join's own
         return joined, False
     if tables:
         context.faults.add("two windows in one query", clause.span)

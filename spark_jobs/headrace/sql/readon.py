@@ -10,6 +10,7 @@ from headrace.sql.joins import Joined
 from headrace.sql.nodes import (
     OP,
     Column,
+    JoinStreams,
     Result,
     Scan,
     Stream,
@@ -56,7 +57,10 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
 
 def _produced(result: Result, planned: Planned) -> tuple[Produced, ...]:
     window = next((node.window for node in walk(result.plan) if isinstance(node, Windowed)), None)
-    if joins_streams(result.plan):
+    join = next((node for node in walk(result.plan) if isinstance(node, JoinStreams)), None)
+    if join is not None and join.window is not None:
+        window = join.window
+    elif join is not None:
         return (Produced(waited=Interval(0, waited(result.plan))),)
     if window is None and not result.changelog:
         return planned.relation.produced

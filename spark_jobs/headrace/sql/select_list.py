@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from headrace.sql.expressions import column_node, span_of, whole_span
 from headrace.sql.joins import Joined
-from headrace.sql.nodes import HIDDEN
+from headrace.sql.nodes import HIDDEN, joins_streams
 from headrace.sql.scope import Faults
 from headrace.sql.source import did_you_mean
 
@@ -47,6 +47,8 @@ def _star(part: exp.Expr, joined: Joined, faults: Faults) -> list[Item]:
     if any(star.args.get(key) for key in ("except_", "replace", "rename", "except")):
         faults.add("* with EXCEPT", span_of(part), "name the columns")
     members = [m for m in joined.scope.members if not alias or m.alias.casefold() == alias.casefold()]
+    if joins_streams(joined.node):  # a window's borders are no columns of either side
+        members = [m for m in members if m.alias]
     if not members:
         aliases = [m.alias for m in joined.scope.members]
         faults.add(f"unknown name {alias}", span_of(part), did_you_mean(alias, aliases))

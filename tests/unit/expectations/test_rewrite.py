@@ -248,3 +248,21 @@ def test_a_bound_of_options_goes_into_the_condition() -> None:
 def test_a_star_over_a_join_of_streams_shows_the_columns_of_both() -> None:
     hidden = ", ".join([*(f"`a`.{name}" for name in CARRIED), *(f"`b`.{name}" for name in CARRIED)])
     assert text_of(f"SELECT * FROM a JOIN b ON {ON}") == f"SELECT * EXCEPT ({hidden}) FROM a JOIN b ON {ON}"
+
+
+def test_an_outer_join_inside_another_query_is_unknown() -> None:
+    names = Names(NAMES.streams, NAMES.tables, waits=(5_000_000, 0))
+    with pytest.raises(Unknown, match="an outer join of streams in a query inside another one"):
+        plain(f"SELECT * FROM (SELECT a.k FROM a LEFT JOIN b ON {ON}) AS j", names)
+
+
+def test_a_join_in_windows_gives_each_side_its_windows() -> None:
+    names = Names(NAMES.streams, NAMES.tables, waits=(0, 0))
+    query = "SELECT window_end, l.k FROM a l LEFT JOIN b ON l.k = b.k WINDOW TUMBLING(INTERVAL '10' SECOND) EMIT FINAL"
+    found = plain(query, names)
+    assert found.windows is None
+    assert found.timed
+    assert "WINDOW TUMBLING" not in found.text
+    assert "SELECT coalesce(l.__ended, `b`.__ended) AS window_end, l.k, CASE WHEN" in found.text
+    assert "ON (l.k = b.k) AND l.__started = `b`.__started AND l.__ended = `b`.__ended" in found.text
+    assert found.text.count("LATERAL VIEW") == 2
