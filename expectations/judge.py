@@ -78,9 +78,7 @@ def _compare(gate: Gate, result: Result, history: History) -> Compared:
     strict = windows is not None and windows.kind == "session"
     closed = _region(gate, result, history, strict=strict)
     left = expected.where(closed.format(end="__window_end")) if windows else expected
-    if (
-        baseline.plain.timed
-    ):  # a row comes out when the watermark is strictly past the time at which it is due
+    if baseline.plain.timed:  # a row comes out when the watermark is strictly past its time
         due = _behind("__row_time", history.watermark_ms, strict=True)
         left = expected.where(f"__row_time IS NULL OR {due}")
     region = closed.format(end=bounds[1]) if bounds else "true"

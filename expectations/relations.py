@@ -27,9 +27,7 @@ class Names:
     views: Mapping[str, str] = field(default_factory=dict)
     zone: str = "UTC"
     several_versions: bool = False
-    waits: tuple[int, int] | None = (
-        None  # of an outer join of streams: how long a left and a right row wait (µs)
-    )
+    waits: tuple[int, int] | None = None  # in an outer join of streams: of a left and a right row (µs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,10 +127,13 @@ def _join_of_streams(whole: Text, select: Select, items: list[Item], live: list[
     """Two streams: the text as it is, with the bound of WITH (…) in ON. No hidden column is handed on."""
     if whole.names.several_versions:
         raise ValueError("a join of streams beside a reference table that changed its version")
-    left, right, *_ = (f"{item.alias}.__time" for item in live)
-    bounds = [f"{right} {sign} {left} + {span}" for sign, span in join_bounds(whole.text, whole.words)]
     if select.window is not None:
         return _join_in_windows(whole, select, items, live)
+    left, right, *_ = (f"{item.alias}.__time" for item in live)
+    bounds = [
+        f"unix_micros({right}) {sign} unix_micros({left}) + {micros}L"
+        for sign, micros in join_bounds(whole.text, whole.words)
+    ]
     if bounds:
         _and_on(whole, live[1], bounds)
     _stars(whole, select, items)
@@ -148,8 +151,13 @@ def _join_of_streams(whole: Text, select: Select, items: list[Item], live: list[
 def _and_on(whole: Text, item: Item, conditions: list[str]) -> None:
     if item.on is None:
         raise ValueError("a join of streams without ON")
-    whole.put(whole.words[item.on[0]].start, "(")
-    whole.put(whole.words[item.on[1] - 1].end, f") AND {' AND '.join(conditions)}")
+    _and(whole, item.on, " AND ".join(conditions))
+
+
+def _and(whole: Text, stretch: Stretch, condition: str) -> None:
+    """Tie one more condition to the one that is written."""
+    whole.put(whole.words[stretch[0]].start, "(")
+    whole.put(whole.words[stretch[1] - 1].end, f") AND {condition}")
 
 
 def _join_in_windows(whole: Text, select: Select, items: list[Item], live: list[Item]) -> Shape:
@@ -223,8 +231,7 @@ def _versions(whole: Text, items: list[Item], *, streaming: bool) -> list[str]:
         for version in item.shape.carried:
             same = f"{item.alias}.{version} = __epoch"
             if item.on is not None:
-                whole.put(whole.words[item.on[0]].start, "(")
-                whole.put(whole.words[item.on[1] - 1].end, f") AND {same}")
+                _and(whole, item.on, same)
             elif item.joined:
                 raise ValueError("JOIN … USING with a reference table that changed its version")
             else:
@@ -331,8 +338,7 @@ def _where(whole: Text, select: Select, behind_from: str, conditions: list[str])
     if behind_from:
         whole.put(end_of_from, behind_from)
     if extra:
-        whole.put(whole.words[select.where[0]].start, "(")
-        whole.put(whole.words[select.where[1] - 1].end, f") AND {extra}")
+        _and(whole, select.where, extra)
 
 
 def _stars(whole: Text, select: Select, items: list[Item]) -> None:

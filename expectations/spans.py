@@ -14,6 +14,7 @@ from decimal import Decimal
 
 from expectations.clauses import Stretch
 from expectations.words import Word, closing, split
+from headrace.sql.catalog import signed_ms
 
 DAY = 86_400_000_000  # microseconds
 EPOCH = "timestamp_micros(0L)"
@@ -46,15 +47,6 @@ UNITS: Mapping[str, tuple[int, int]] = {  # months, microseconds
 _INTERVAL = re.compile(
     r"""\s*INTERVAL\s+(['"]?)\s*([+-]?\d+(?:\.\d+)?)\s*\1\s*([A-Z]+?)S?\s*""", re.IGNORECASE
 )
-DURATION_UNITS: Mapping[str, str] = {
-    "ms": "MILLISECOND",
-    "s": "SECOND",
-    "m": "MINUTE",
-    "h": "HOUR",
-    "d": "DAY",
-    "w": "WEEK",
-}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[a-z]+)", re.IGNORECASE)
 _INSIDE = re.compile(r"""\s*INTERVAL\s+(['"])\s*([+-]?\d+(?:\.\d+)?)\s+([A-Z]+?)S?\s*\1\s*""", re.IGNORECASE)
 
 
@@ -203,23 +195,13 @@ def _by_calendar(windows: Windows, time: str) -> str:
 
 
 # ---- joins -------------------------------------------------------------------------------------
-def join_bounds(text: str, words: Sequence[Word]) -> list[tuple[str, str]]:
-    """`WITH ('join.lower_bound' = '-5m', …)` as comparisons of the right time with the left one: sign and interval."""
+def join_bounds(text: str, words: Sequence[Word]) -> list[tuple[str, int]]:
+    """`WITH ('join.lower_bound' = '-5m', …)` as comparisons of the right time with the left one: sign and distance (µs)."""
     found = []
     for option, sign in (("join.lower_bound", ">="), ("join.upper_bound", "<=")):
         for index, word in enumerate(words):
             if text[word.start : word.end].strip("'\"") == option and words[index + 1].says == "=":
                 value = words[index + 2]
-                found.append((sign, _duration(text[value.start : value.end].strip("'\""))))
+                micros = signed_ms(text[value.start : value.end].strip("'\"")) * 1000
+                found.append((sign, micros))
     return found
-
-
-def _duration(text: str) -> str:
-    """`-1h 30m` as an interval of Spark's."""
-    parts = _DURATION.findall(text)
-    micros = sum(
-        int(Decimal(amount) * UNITS[DURATION_UNITS[unit[0] if unit != "ms" else unit]][1])
-        for amount, unit in parts
-    )
-    sign = "-" if text.strip().startswith("-") else ""
-    return f"INTERVAL '{sign}{micros // 1_000_000}.{micros % 1_000_000:06d}' SECOND"

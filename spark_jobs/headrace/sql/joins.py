@@ -220,11 +220,13 @@ class _Meeting:
         bare = [m.alias for m in sides if not m.relation.watermarked]
         bounds = [key for key in ("join.lower_bound", "join.upper_bound") if key in self.options]
         asof = self.join.method.lower() == "asof"
-        if bare and (self.join.side or asof or windowed or bounds):
-            what = "an as-of join" if asof else "an outer join" if self.join.side else "a window"
-            what = bounds[0] if bounds and not (self.join.side or windowed) else what
+        kinds = (("an as-of join", asof), ("an outer join", self.join.side), ("a window", windowed))
+        needing = [what for what, it_is in kinds if it_is] + bounds
+        if bare and needing:
             hint = "add WATERMARK FOR ts AS ts to its CREATE STREAM"
-            faults.add(f"{what} needs a WATERMARK on both sides, and {', '.join(bare)} has none", where, hint)
+            faults.add(
+                f"{needing[0]} needs a WATERMARK on both sides, and {', '.join(bare)} has none", where, hint
+            )
         elif asof:
             faults.not_yet("ASOF JOIN", where)
         elif not self._is_unfit(sides, where):

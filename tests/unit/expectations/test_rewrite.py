@@ -239,9 +239,12 @@ def test_an_outer_join_of_streams_tells_when_a_row_without_a_match_is_due() -> N
 
 
 def test_a_bound_of_options_goes_into_the_condition() -> None:
-    options = "WITH ('join.type' = 'interval', 'join.lower_bound' = '-1m', 'join.upper_bound' = '1h 30m')"
+    options = "WITH ('join.type' = 'interval', 'join.lower_bound' = '-1m', 'join.upper_bound' = '1h 250 milliseconds')"
     found = text_of(f"SELECT a.k FROM a JOIN b ON a.k = b.k OR a.k = 1 {options}").strip()
-    bound = "`b`.__time >= `a`.__time + INTERVAL '-60.000000' SECOND AND `b`.__time <= `a`.__time + INTERVAL '5400.000000' SECOND"
+    bound = (
+        "unix_micros(`b`.__time) >= unix_micros(`a`.__time) + -60000000L "
+        "AND unix_micros(`b`.__time) <= unix_micros(`a`.__time) + 3600250000L"
+    )
     assert found == f"SELECT a.k FROM a JOIN b ON (a.k = b.k OR a.k = 1) AND {bound}"
 
 
