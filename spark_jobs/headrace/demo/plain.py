@@ -22,7 +22,7 @@ from headrace.demo.data import AIRPORTS, Delivery, Prepared, partition_folder
 
 SCHEMA = (
     "planned TIMESTAMP, delay INT, carrier STRING, flight INT, tailnum STRING, "
-    "origin STRING, dest STRING, distance INT, partition STRING"  # the last from the folder's name
+    "origin STRING, dest STRING, distance INT"
 )
 LATENESS = "1 hour"
 NAME = "headrace_demo_plain"
@@ -52,15 +52,14 @@ def run_plain(spark: SparkSession, prepared: Prepared, work: Path) -> PlainResul
     Every delivery must have been delivered already: the files are linked, not moved.
     """
     folder = work / "input"
-    for airport in AIRPORTS:
-        partition_folder(folder, airport).mkdir(parents=True)
+    folder.mkdir(parents=True)
     spark = spark.newSession()
     for key, value in DEFAULTS.items():
         spark.conf.set(key, value)
     query = _start(spark, folder, work / "checkpoint")
     try:
         for delivery in prepared.deliveries:
-            _link(prepared, delivery, folder)
+            _arrive(prepared, delivery, folder)
             query.processAllAvailable()
         return _measure(spark, folder, query)
     finally:
@@ -69,7 +68,7 @@ def run_plain(spark: SparkSession, prepared: Prepared, work: Path) -> PlainResul
 
 
 def _start(spark: SparkSession, folder: Path, checkpoint: Path) -> StreamingQuery:
-    rows = spark.readStream.schema(SCHEMA).csv(str(folder / "departures"))
+    rows = spark.readStream.schema(SCHEMA).csv(str(folder / "*"))
     counted = _hourly(_departed(rows).withWatermark("departed", LATENESS))
     return (
         counted.writeStream.format("memory")
@@ -91,15 +90,19 @@ def _hourly(rows: DataFrame) -> DataFrame:
     )
 
 
-def _link(prepared: Prepared, delivery: Delivery, folder: Path) -> None:
+def _arrive(prepared: Prepared, delivery: Delivery, folder: Path) -> None:
+    """Link the delivery's files and show all of them at once: the query may list the folder at any moment."""
+    whole = folder.parent / "arriving"
+    whole.mkdir()
     for airport, staged in delivery.files:
         source = partition_folder(prepared.data, airport) / staged.name
-        (partition_folder(folder, airport) / staged.name).hardlink_to(source)
+        (whole / f"{airport}.csv").hardlink_to(source)
+    whole.rename(folder / f"{delivery.number:04}")
 
 
 def _measure(spark: SparkSession, folder: Path, query: StreamingQuery) -> PlainResult:
     marks = [progress.eventTime["watermark"] for progress in query.recentProgress if progress.eventTime]
-    truth = _hourly(_departed(spark.read.schema(SCHEMA).csv(str(folder / "departures"))))
+    truth = _hourly(_departed(spark.read.schema(SCHEMA).csv(str(folder / "*"))))
     closed = truth.where(sf.col("window.end") <= sf.lit(marks[-1]).cast("timestamp"))
     lost = (
         _signed(closed, 1)
