@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +25,8 @@ from headrace.runtime.deltawrite import NO_STATISTICS, Once
 
 BATCH, GONE = "__batch", "__gone"  # of a row in the table of changes; GONE: its key has nothing left
 COMPACTED_EVERY = 50  # batches that changed something
+
+_COLLECTOR = ThreadPoolExecutor(thread_name_prefix="carried-changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +45,14 @@ class Fresh:
 class Turn:
     """What an operator made of a batch. `output` and `state` are over rows that are computed already.
 
-    `changes` is what its `restored` needs; `taken` is the batch's rows in time, where it judges them.
+    `changes` is what its `restored` needs; `coming` are the same rows, where they are collected already; `taken` is
+    the batch's rows in time, where it judges them.
     """
 
     output: DataFrame
     state: DataFrame
     changes: DataFrame
+    coming: Future[pa.Table] | None = None
     taken: Fresh | None = None
 
     @property
@@ -97,7 +102,8 @@ class CarriedState:
         """Make the batch's changes durable, once, and go on from its state."""
         if not self.written:
             deltawrite.ensure(self.path, _stored(turn.changes.schema), "carried state", conf=NO_STATISTICS)
-        changes = _of_batch(turn.changes, number)
+        rows = turn.changes.toArrow() if turn.coming is None else turn.coming.result()
+        changes = _of_batch(rows, number)
         if changes.num_rows:
             if self.written % COMPACTED_EVERY == COMPACTED_EVERY - 1 and self.held is not None:
                 self._compact(self.held, number)
@@ -128,13 +134,18 @@ class CarriedState:
 
     def _compact(self, held: DataFrame, number: int) -> None:
         """Put the state before the batch in the place of the changes that led to it, and delete their files."""
-        rows = _of_batch(self.operator.stored(held), number - 1)
+        rows = _of_batch(self.operator.stored(held).toArrow(), number - 1)
         deltawrite.replace_once(self.path, rows, Once(f"{self.app}:compact", number))
         deltawrite.delete_replaced(self.path)
 
 
-def _of_batch(changes: DataFrame, number: int) -> pa.Table:
-    return changes.withColumn(BATCH, F.lit(number).cast("bigint")).toArrow()
+def _of_batch(changes: pa.Table, number: int) -> pa.Table:
+    return changes.append_column(BATCH, pa.repeat(pa.scalar(number, pa.int64()), changes.num_rows))
+
+
+def collecting(rows: DataFrame) -> Future[pa.Table]:
+    """Collect rows beside other work: their way to the driver is one thread's, and leaves a core idle."""
+    return _COLLECTOR.submit(rows.toArrow)
 
 
 def in_time(rows: DataFrame, behind: Column, watermark_ms: int | None) -> Fresh:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headrace.runtime.carried import BATCH, Turn, in_time
+from headrace.runtime.carried import BATCH, Turn, collecting, in_time
 from headrace.runtime.lower import ALL, types_of
 from headrace.runtime.watermark import passed_by
 from headrace.sql.aggregates import over
@@ -34,6 +34,7 @@ class RowsWindows:
         taken = in_time(rows, behind, watermark_ms)
         one = {} if self.node.keys else {ALL: F.lit(0)}
         fresh = taken.rows.withColumns(one)
+        coming = collecting(fresh)
         held = rows.limit(0).withColumns({**one, OUT: F.lit(False)}) if state is None else state
         passed = (
             held.where(F.col(OUT) | behind)
@@ -46,6 +47,7 @@ class RowsWindows:
             ),
             state=passed.where(KEEP).select(*fresh.columns),
             changes=fresh,
+            coming=coming,
             taken=taken,
         )
 

@@ -36,7 +36,7 @@ CONF: Mapping[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.shuffle.partitions": "4",
-    "spark.driver.extraJavaOptions": "-Xss4m -Dio.netty.tryReflectionSetAccessible=true",
+    "spark.driver.extraJavaOptions": "-Xss4m -XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
     "spark.driver.memory": "3g",
     "spark.log.level": "ERROR",
 }
