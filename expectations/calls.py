@@ -40,11 +40,11 @@ def _min_by(arguments: list[str], narrow: str) -> str:
 
 
 def _max_by(arguments: list[str], narrow: str) -> str:
-    """The largest `by`; among equals the smallest value, which no built-in function gives."""
+    """The largest `by`; among equals the smallest value, NULL first, which no built-in function gives."""
     value, by = arguments
     pairs = f"collect_set(CASE WHEN ({by}) IS NOT NULL THEN struct({by} AS b, {value} AS v) END){narrow}"
     top = f"array_max(transform({pairs}, e -> e.b))"
-    return f"array_min(transform(filter({pairs}, e -> e.b <=> {top}), e -> e.v))"
+    return f"get(sort_array(transform(filter({pairs}, e -> e.b <=> {top}), e -> e.v)), 0)"
 
 
 def _top_k(arguments: list[str], narrow: str) -> str:

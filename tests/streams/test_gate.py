@@ -409,6 +409,11 @@ TEXTS: Mapping[str, tuple[str, str, list[tuple[Any, ...]]]] = {
         "SELECT FIRST_VALUE(k), LAST_VALUE(v) FILTER (WHERE v < 5), MAX_BY(k, v), MIN_BY(k, v), TOP_K(v, 2)[1] FROM s",
         [("c", 1, "a", "c", 7)],
     ),
+    "of equal extremes NULL is the smallest value": (
+        "('b', 3, 7), (NULL, 2, 7), ('c', 1, NULL)",
+        "SELECT MAX_BY(k, v), MIN_BY(k, v), MAX_BY(k, v) FILTER (WHERE v > 7) FROM s",
+        [(None, None, None)],
+    ),
     "a CTE keeps the event time that a window needs": (
         ROWS,
         "WITH t AS (SELECT k, v FROM s WHERE k = 'A') SELECT window_start, COUNT(*) FROM t "

@@ -288,9 +288,11 @@ def _bordered(side: DataFrame, n: int, node: JoinStreams, window: Window) -> Dat
 
 
 def _known_keys(node: JoinStreams) -> str:
-    """That no key is NULL: the state of an outer join compares keys by their bytes, NULL like any value."""
-    known = [f" AND ({key}) IS NOT NULL" for pair in node.keys for key in pair]
-    return "" if node.kind == "inner" else "".join(known)
+    """That no key is NULL: the state of a join compares keys by their bytes, NULL like any value.
+
+    Spark infers that for an inner join only, and not for DOUBLE and FLOAT.
+    """
+    return "".join(f" AND ({key}) IS NOT NULL" for pair in node.keys for key in pair)
 
 
 def _timed(side: DataFrame, n: int, node: JoinStreams) -> DataFrame:

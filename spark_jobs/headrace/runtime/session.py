@@ -34,6 +34,8 @@ CONF: Mapping[str, str] = {
     "spark.sql.streaming.statefulOperator.checkCorrectness.enabled": "false",  # of that: see lower._join_streams
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100",  # files of carried state, listed without a job
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # It would drop the `observe` below a stage without rows, and with it the count of late ones.
+    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.extraJavaOptions": "-Xss4m -XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
