@@ -45,7 +45,7 @@ accept: setup ## write the golden files anew; read their diff before you commit 
 bench: setup ## Headrace beside hand-written Spark, Spark batch and DuckDB
 	@python -m benchmarks.run
 
-fuzz: setup ## random pipelines against the baseline; SEEDS="first count"
+fuzz: setup ## random pipelines against the baseline; SEEDS="first count [joins]"
 	@python -m tests.fuzz.run $(SEEDS)
 
 airflow: setup ## Airflow on loopback with the DAGs ready; Ctrl-C stops it

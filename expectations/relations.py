@@ -43,13 +43,17 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One relation of a FROM clause, and where its ON condition lies."""
+    """One relation of a FROM clause, where it stands and where its ON condition lies. `matched`: where an as-of
+    join's MATCH_CONDITION (…) does.
+    """
 
     alias: str
     shape: Shape
+    place: Stretch = (0, 0)
     windows: Windows | None = None
     joined: bool = False
     on: Stretch | None = None
+    matched: Stretch | None = None
     word: int | None = None  # the stream's name, where it stands by itself
     renamed: bool = False
     versioned: str = ""  # the hidden version column of a reference table
@@ -85,7 +89,12 @@ def items_of(whole: Text, select: Select, scope: Scope, derived: Derived) -> lis
     items: list[Item] = []
     joined = False
     while at < stop:
+        start = at
         item, at = _item(whole, (at, stop), scope, derived)
+        item = replace(item, place=(start, at))
+        if at < stop and words[at].says == "MATCH_CONDITION":
+            item = replace(item, matched=(at, closing(words, at + 1) + 1))
+            at = item.matched[1] if item.matched else at
         start_of_rest = at
         while at < stop and not (words[at].depth == words[select.source[0]].depth and _next_item(words, at)):
             at += 1

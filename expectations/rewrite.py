@@ -16,15 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from expectations.calls import has_aggregate, outside_aggregates, plain_calls
+from expectations.calls import has_aggregate, plain_calls
 from expectations.clauses import Query, Select, Stretch, nested, read_query
+from expectations.edits import BOUNDS, GROUPED_BOUNDS, hide_in_stars, name_bounds, tie
+from expectations.joins import join_of_streams
 from expectations.relations import Item, Names, Scope, Shape, Text, items_of
-from expectations.spans import Windows, join_bounds, pairs_sql, read_clause, read_function
+from expectations.spans import Windows, pairs_sql, read_clause, read_function
 from expectations.words import closing, edited, read, split
 from headrace.errors import Unknown
-
-BOUNDS = ("window_start", "window_end", "_window_start", "_window_end")
-GROUPED_BOUNDS = ("__started", "__ended")  # of the window, where rows are grouped by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,11 @@ def plain(query: str, names: Names, groups: Iterable[int] = ()) -> Plain:
         shape = _query(whole, tree, {}, carry=False)
         windows, columns = (None, ()) if shape.paired else _outermost(whole, tree, tuple(groups))
         timed = bool(_rows_windows(whole, (0, len(words))))
-        if names.waits is not None:
-            if not shape.due:
-                raise ValueError("an outer join of streams in a query inside another one")
+        if shape.due:
             _append(whole, _block_of(tree), [f"{shape.due} AS __row_time"])
             timed = True
+        elif names.waits is not None:
+            raise ValueError("an outer join of streams in a query inside another one")
     except (ValueError, KeyError, IndexError) as error:
         raise Unknown(f"the gate can't read this query as plain Spark SQL: {error}") from error
     return Plain(edited(text, whole.edits), windows, columns, timed)
@@ -97,12 +96,12 @@ def _select(whole: Text, select: Select, scope: Scope, *, carry: bool) -> Shape:
     items = items_of(whole, select, scope, lambda query: _query(whole, query, scope, carry=True))
     live = [item for item in items if item.shape.streaming]
     if len(live) > 1:
-        return _join_of_streams(whole, select, items, live)
+        return join_of_streams(whole, select, items, live)
     windows = _windows(whole, select, items)
     grouped = select.group is not None or select.window is not None or _aggregates(whole, select)
     carried = tuple(name for item in live or items for name in item.shape.carried)
     carry = carry and not grouped and not select.distinct
-    _stars(whole, select, items)
+    hide_in_stars(whole, select, items)
     _frames(whole, select)
     shown = _not_selected(whole, select, carried) if carry else ()
     if shown:
@@ -121,76 +120,6 @@ def _select(whole: Text, select: Select, scope: Scope, *, carry: bool) -> Shape:
     if carried and not carry and not live and whole.names.several_versions:
         raise ValueError("grouped rows of a reference table that changed its version")
     return Shape(streaming=bool(live), carried=shown, unshown=shown)
-
-
-def _join_of_streams(whole: Text, select: Select, items: list[Item], live: list[Item]) -> Shape:
-    """Two streams: the text as it is, with the bound of WITH (…) in ON. No hidden column is handed on."""
-    if whole.names.several_versions:
-        raise ValueError("a join of streams beside a reference table that changed its version")
-    if select.window is not None:
-        return _join_in_windows(whole, select, items, live)
-    left, right, *_ = (f"{item.alias}.__time" for item in live)
-    bounds = [
-        f"unix_micros({right}) {sign} unix_micros({left}) + {micros}L"
-        for sign, micros in join_bounds(whole.text, whole.words)
-    ]
-    if bounds:
-        _and_on(whole, live[1], bounds)
-    _stars(whole, select, items)
-    due = ""
-    if whole.names.waits is not None:
-        misses = zip((right, left), (left, right), whole.names.waits, strict=True)
-        cases = [
-            f"WHEN {other} IS NULL THEN timestamp_micros(unix_micros({own}) + {span}L)"
-            for other, own, span in misses
-        ]
-        due = f"CASE {' '.join(cases)} END"
-    return Shape(streaming=True, due=due)
-
-
-def _and_on(whole: Text, item: Item, conditions: list[str]) -> None:
-    if item.on is None:
-        raise ValueError("a join of streams without ON")
-    _and(whole, item.on, " AND ".join(conditions))
-
-
-def _and(whole: Text, stretch: Stretch, condition: str) -> None:
-    """Tie one more condition to the one that is written."""
-    whole.put(whole.words[stretch[0]].start, "(")
-    whole.put(whole.words[stretch[1] - 1].end, f") AND {condition}")
-
-
-def _join_in_windows(whole: Text, select: Select, items: list[Item], live: list[Item]) -> Shape:
-    """Each stream becomes its rows once for each of their windows; equal windows meet."""
-    assert select.window is not None
-    windows = read_clause(whole.text, whole.words, select.window, whole.names.zone)
-    started, ended = GROUPED_BOUNDS
-    for item in live:
-        if item.word is None or windows.kind == "session" or select.group is not None:
-            raise ValueError("a WINDOW on a join of anything but two streams as they are")
-        name = whole.at((item.word, item.word + 1))
-        pairs = f"inline(transform({pairs_sql(windows, '__time')}, w -> struct(w.a, w.b)))"
-        rows = (
-            f"(SELECT * FROM {name} LATERAL VIEW {pairs} __windows AS {started}, {ended} "
-            f"WHERE unix_micros({ended}) > __late_us)"
-        )
-        whole.replace((item.word, item.word + 1), rows + ("" if item.renamed else f" AS {name}"))
-    left, right = (item.alias for item in live)
-    _and_on(whole, live[1], [f"{left}.{name} = {right}.{name}" for name in GROUPED_BOUNDS])
-    whole.replace((select.window[0] - 1, select.window[1]), "")
-    either = tuple(f"coalesce({left}.{name}, {right}.{name})" for name in GROUPED_BOUNDS)
-    for stretch in split(whole.words, *select.items):
-        _name_bounds(whole, stretch, (either[0], either[1]), selected=True)
-    if select.where is not None:
-        _name_bounds(whole, select.where, (either[0], either[1]))
-    hidden = [replace(item.shape, unshown=(*item.shape.unshown, *GROUPED_BOUNDS)) for item in live]
-    shown = {id(item): replace(item, shape=shape) for item, shape in zip(live, hidden, strict=True)}
-    _stars(whole, select, [shown.get(id(item), item) for item in items])
-    due = ""
-    if whole.names.waits is not None:
-        miss = f"{left}.{started} IS NULL OR {right}.{started} IS NULL"
-        due = f"CASE WHEN {miss} THEN timestamp_micros(unix_micros({either[1]}) - 1000L) END"
-    return Shape(streaming=True, due=due, paired=True)
 
 
 def _block_of(tree: Query) -> Select:
@@ -212,7 +141,7 @@ def _expression_query(whole: Text, query: Query, scope: Scope, *, correlated: bo
             raise ValueError("a nested sub-query over a reference table that changed its version")
         items = items_of(whole, part, scope, lambda one: _query(whole, one, scope, carry=True))
         conditions = [f"{item.alias}.{item.versioned} = __epoch" for item in items if item.versioned]
-        _stars(whole, part, items)
+        hide_in_stars(whole, part, items)
         _where(single, part, "", conditions)
 
 
@@ -231,7 +160,7 @@ def _versions(whole: Text, items: list[Item], *, streaming: bool) -> list[str]:
         for version in item.shape.carried:
             same = f"{item.alias}.{version} = __epoch"
             if item.on is not None:
-                _and(whole, item.on, same)
+                tie(whole, item.on, same)
             elif item.joined:
                 raise ValueError("JOIN … USING with a reference table that changed its version")
             else:
@@ -285,25 +214,13 @@ def _group_by_window(whole: Text, select: Select, windows: Windows, live: list[I
         start, end = in_group = GROUPED_BOUNDS
         group = ", ".join(in_group)
     for item in split(whole.words, *select.items):
-        _name_bounds(whole, item, (start, end), selected=True)
+        name_bounds(whole, item, (start, end), selected=True)
     if select.having is not None:
-        _name_bounds(whole, select.having, (start, end))
+        name_bounds(whole, select.having, (start, end))
     if select.window is not None:
         whole.replace((select.window[0] - 1, select.window[1]), (", " if keys else "") + group)
     elif select.group is not None:  # a table function: GROUP BY names the window's columns itself
-        _name_bounds(whole, select.group, in_group)
-
-
-def _name_bounds(whole: Text, stretch: Stretch, names: tuple[str, str], *, selected: bool = False) -> None:
-    words, (first, stop) = whole.words, stretch
-    for index in outside_aggregates(words, stretch):
-        word = words[index]
-        if word.name not in BOUNDS or words[index - 1].says in (".", "AS"):
-            continue
-        if index + 1 < len(words) and words[index + 1].says in (".", "("):
-            continue
-        alias = f" AS {word.name}" if selected and stop - first == 1 else ""
-        whole.replace((index, index + 1), names["end" in word.name] + alias)
+        name_bounds(whole, select.group, in_group)
 
 
 def _rows_windows(whole: Text, stretch: Stretch) -> list[int]:
@@ -338,25 +255,7 @@ def _where(whole: Text, select: Select, behind_from: str, conditions: list[str])
     if behind_from:
         whole.put(end_of_from, behind_from)
     if extra:
-        _and(whole, select.where, extra)
-
-
-def _stars(whole: Text, select: Select, items: list[Item]) -> None:
-    """`*` shows no hidden and no system columns."""
-    words = whole.words
-    for first, stop in split(words, *select.items):
-        if words[stop - 1].says != "*":
-            continue
-        if stop - first == 1:
-            hidden = [_of(item, name) for item in items for name in item.shape.unshown]
-        elif words[stop - 2].says == ".":
-            named = words[first].name
-            mine = [item for item in items if item.alias.strip("`").lower() == named]
-            hidden = [name for item in mine for name in item.shape.unshown]
-        else:
-            continue
-        if hidden:
-            whole.put(words[stop - 1].end, f" EXCEPT ({', '.join(hidden)})")
+        tie(whole, select.where, extra)
 
 
 def _not_selected(whole: Text, select: Select, carried: tuple[str, ...]) -> tuple[str, ...]:
@@ -368,10 +267,6 @@ def _not_selected(whole: Text, select: Select, carried: tuple[str, ...]) -> tupl
 def _aggregates(whole: Text, select: Select) -> bool:
     stretches = [select.items, *([select.having] if select.having else [])]
     return select.having is not None or any(has_aggregate(whole.words, stretch) for stretch in stretches)
-
-
-def _of(item: Item, name: str) -> str:
-    return f"{item.alias}.{name}" if item.alias else name
 
 
 def _outermost(whole: Text, tree: Query, groups: tuple[int, ...]) -> tuple[Windows | None, tuple[str, ...]]:

@@ -197,11 +197,19 @@ def _by_calendar(windows: Windows, time: str) -> str:
 # ---- joins -------------------------------------------------------------------------------------
 def join_bounds(text: str, words: Sequence[Word]) -> list[tuple[str, int]]:
     """`WITH ('join.lower_bound' = '-5m', …)` as comparisons of the right time with the left one: sign and distance (µs)."""
+    signs = (("join.lower_bound", ">="), ("join.upper_bound", "<="))
+    return [(sign, micros) for option, sign in signs for micros in _option(text, words, option)]
+
+
+def join_tolerance(text: str, words: Sequence[Word]) -> list[int]:
+    """`WITH ('join.tolerance' = '10m')` in microseconds, where it is there."""
+    return _option(text, words, "join.tolerance")
+
+
+def _option(text: str, words: Sequence[Word], option: str) -> list[int]:
     found = []
-    for option, sign in (("join.lower_bound", ">="), ("join.upper_bound", "<=")):
-        for index, word in enumerate(words):
-            if text[word.start : word.end].strip("'\"") == option and words[index + 1].says == "=":
-                value = words[index + 2]
-                micros = signed_ms(text[value.start : value.end].strip("'\"")) * 1000
-                found.append((sign, micros))
+    for index, word in enumerate(words):
+        if text[word.start : word.end].strip("'\"") == option and words[index + 1].says == "=":
+            value = words[index + 2]
+            found.append(signed_ms(text[value.start : value.end].strip("'\"")) * 1000)
     return found

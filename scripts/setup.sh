@@ -82,6 +82,7 @@ install_packages() {
     VIRTUAL_ENV=$PWD/.venv persist .venv/bin/uv pip sync -q --require-hashes requirements.lock ||
         persist .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements.lock ||
         stop "the packages of requirements.lock could not be installed; see the messages above."
+    .venv/bin/python scripts/zip_bytecode.py || stop "PySpark's archives could not be compiled; see the messages above."
 }
 
 install_project() {
@@ -140,7 +141,7 @@ exec 9>.setup.lock
 flock 9
 
 # What is made from a folder that was moved or copied is of no use there, so the folder is part of the stamp.
-packages=$(printf '%s\n' "$PWD" | digest - requirements.lock)
+packages=$(printf '%s\n' "$PWD" | digest - requirements.lock scripts/zip_bytecode.py)
 project=$(digest setup.py setup.cfg pyproject.toml)
 jars=$(digest requirements.lock conf/jars.in conf/jars.lock)
 

@@ -38,6 +38,7 @@ class Query:
     back: int = 0
     inner: Query | None = None
     source: str = "s"
+    option: str = ""  # 'key' = 'value', of its WITH
 
     @property
     def joins(self) -> bool:
@@ -73,6 +74,7 @@ class Query:
             lines.append(f"GROUP BY {', '.join(self.keys)}{f' WINDOW {self.window}' if self.window else ''}")
         lines += [f"HAVING {self.having}"] if self.having else []
         lines += [f"EMIT {self.emit}"] if self.emit else []
+        lines += [f"WITH ({self.option})"] if self.option else []
         return " ".join(lines)
 
 
@@ -99,12 +101,12 @@ class Fuzzed:
         return "\n".join([*streams, *(query.text for query in self.queries)])
 
 
-def drawn(seed: int) -> Fuzzed:
-    """The pipeline of a seed."""
+def drawn(seed: int, kinds: tuple[str, ...] = ()) -> Fuzzed:
+    """The pipeline of a seed, its queries of these kinds (KINDS)."""
     chance = Random(seed)
     columns = tuple((f"v{n}", chance.choice(TYPES)) for n in range(chance.randint(2, 4)))
     lateness = chance.choice([0, 2, 5, 20])
-    drawn_queries = [_query(chance, columns, n) for n in range(chance.randint(1, 3))]
+    drawn_queries = [_query(chance, columns, n, kinds or KINDS) for n in range(chance.randint(1, 3))]
     queries = tuple(query for several in drawn_queries for query in several)
     batches = tuple(_batches(chance, columns, lateness, _streams(queries)))
     restarts = frozenset(n for n in range(len(batches)) if chance.random() < 0.2)
@@ -127,14 +129,20 @@ KINDS = (
     "over",
     "join",
     "join",
+    "as of",
 )
+JOINS = ("join", "join", "as of")
 
 
-def _query(chance: Random, columns: tuple[tuple[str, str], ...], number: int) -> list[Query]:
+def _query(
+    chance: Random, columns: tuple[tuple[str, str], ...], number: int, kinds: tuple[str, ...]
+) -> list[Query]:
     """A query, or two of which the second reads on from the first."""
-    kind = chance.choice(KINDS)
+    kind = chance.choice(kinds)
     if kind == "join":
         return _join(chance, columns, f"r{number}")
+    if kind == "as of":
+        return _as_of(chance, columns, f"r{number}")
     return [_one(chance, columns, number, kind)]
 
 
@@ -193,6 +201,27 @@ def _join(chance: Random, columns: tuple[tuple[str, str], ...], name: str) -> li
     where = f"x.{_condition(chance, columns)}" if chance.random() < 0.2 else ""
     form = chance.choice(["TABLE", "STREAM"])
     return [Query(name, form, (*shown, "x.ts", "y.ts"), (), window, where=where, source=source)]
+
+
+def _as_of(chance: Random, columns: tuple[tuple[str, str], ...], name: str) -> list[Query]:
+    """Rows of s with the newest ones of t or of s itself; now and then counted in windows by a second statement."""
+    names = [column for column, _ in columns]
+    keys = dict.fromkeys(chance.choice(names) for _ in range(chance.choice([1, 1, 2])))
+    on = " AND ".join(f"x.{key} = y.{key}" for key in keys)
+    match = chance.choice(["x.ts >= y.ts", "y.ts <= x.ts", "x.ts > y.ts"])
+    join = f"{chance.choice(['', 'LEFT '])}JOIN {chance.choice(['t', 't', 's'])} y MATCH_CONDITION ({match})"
+    source = f"s x ASOF {join} ON {on}"
+    option = f"'join.tolerance' = '{chance.choice([0, 1, 5, 20])}s'" if chance.random() < 0.3 else ""
+    where = f"{chance.choice('xy')}.{_condition(chance, columns)}" if chance.random() < 0.3 else ""
+    shown = tuple(f"{side}.{chance.choice(names)}" for side in "xy")
+    if chance.random() < 0.3:
+        first = Query(name, "STREAM", (*shown, "x.ts"), (), where=where, source=source, option=option)
+        over = _window(chance).replace("(", "(g2, ", 1)
+        return [first, Query(f"{name}n", "TABLE", ("g0",), ("COUNT(*)", "COUNT(g1)"), over, source=name)]
+    form, emit = chance.choice(["TABLE", "STREAM"]), chance.choice(["", "FINAL"])
+    return [
+        Query(name, form, (*shown, "x.ts", "y.ts"), (), where=where, emit=emit, source=source, option=option)
+    ]
 
 
 def _over(chance: Random, columns: tuple[tuple[str, str], ...], name: str, keys: tuple[str, ...]) -> Query:

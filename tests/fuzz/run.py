@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.run FIRST COUNT`: fuzzed pipelines through the production runtime, judged by the gate.
+"""`python -m tests.fuzz.run FIRST COUNT [joins]`: fuzzed pipelines through the production runtime, judged by the gate.
 
 Each is run as a stream, batch by batch, and its results are held against the single-partition baseline. One
 that differs is made smaller while it still differs, and written as a case file with the baseline's answer.
@@ -33,7 +33,7 @@ from headrace.runtime.lake import Lake, bound
 from headrace.runtime.query import LivePipeline
 from headrace.sql.compile import compile_pipeline
 from headrace.sql.nodes import HIDDEN
-from tests.fuzz.pipelines import FROM, Delivery, Fuzzed, Query, Row, as_record, drawn
+from tests.fuzz.pipelines import FROM, JOINS, Delivery, Fuzzed, Query, Row, as_record, drawn
 
 T = TypeVar("T")
 ATTEMPTS = 60  # at making a failure smaller
@@ -212,13 +212,13 @@ def _plain(value: Any) -> Any:
 
 
 # ---- many ------------------------------------------------------------------------------------------
-def _judged(seed: int) -> tuple[int, str]:
+def _judged(seed: int, kinds: tuple[str, ...]) -> tuple[int, str]:
     """A seed's pipeline, run and judged in this process's session; a failure is made smaller and written."""
-    spark = case_session("headrace-fuzz")
-    found = _alone(spark, drawn(seed))
+    spark, fuzzed = case_session("headrace-fuzz"), drawn(seed, kinds)
+    found = _alone(spark, fuzzed)
     if not found.problem:
         return seed, ""
-    small, why = shrunk(spark, drawn(seed), found)
+    small, why = shrunk(spark, fuzzed, found)
     FAILED.mkdir(exist_ok=True)
     (FAILED / f"{seed}.yaml").write_text(as_case(small, why), encoding="utf-8")
     return seed, f"{found.result} {found.problem}\n  written: {FAILED / f'{seed}.yaml'}: {why.problem}"
@@ -227,10 +227,11 @@ def _judged(seed: int) -> tuple[int, str]:
 def main() -> int:
     """Run seeds FIRST … FIRST + COUNT - 1, a process for each core; gives how many failed."""
     first, count = int(sys.argv[1]), int(sys.argv[2])
+    kinds = JOINS if sys.argv[3:] == ["joins"] else ()
     begun, failed = time.monotonic(), []
     workers = min(count, os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        judged = [pool.submit(_judged, seed) for seed in range(first, first + count)]
+        judged = [pool.submit(_judged, seed, kinds) for seed in range(first, first + count)]
         for done in as_completed(judged):
             seed, problem = done.result()
             failed += [seed] if problem else []

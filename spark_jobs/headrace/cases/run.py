@@ -78,7 +78,8 @@ class _Stage:
 def case_session(app: str) -> SparkSession:
     """The production session for many short runs: the JVM's optimizing compiler would cost more than it gives."""
     options = {
-        "spark.driver.extraJavaOptions": f"{CONF['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": f"{CONF['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1"
+        " -XX:ReservedCodeCacheSize=240m",  # of one level alone it would be 48m, and code be made again and again
         "spark.sql.streaming.stateStore.maintenanceInterval": "1h",  # no run lasts so long
         "spark.buffer.pageSize": "2m",  # a task's first row takes a page: 64 MiB of zeros by default
     }

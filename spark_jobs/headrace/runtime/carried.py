@@ -22,6 +22,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from headrace.runtime import deltawrite
 from headrace.runtime.deltawrite import NO_STATISTICS, Once
+from headrace.runtime.watermark import passed_by
 
 BATCH, GONE = "__batch", "__gone"  # of a row in the table of changes; GONE: its key has nothing left
 COMPACTED_EVERY = 50  # batches that changed something
@@ -193,6 +194,55 @@ class StoredByKey:
 
     def stored(self, state: DataFrame) -> DataFrame:
         return state.withColumn(GONE, F.lit(False))
+
+
+# ---- states whose rows are stored once, when they come ------------------------------------------
+OUT = "__out"  # whether the row's turn came before this batch
+KEEP = "__keep"  # whether it is needed when its turn has come
+
+
+class StoredOnce:
+    """What operators share that take their rows in order of time, each when the watermark is strictly past it, so
+    that none can come before it any more.
+
+    The state is the rows that wait, and of those whose turn has come the ones that are needed for later rows. A
+    row is stored when it comes and read when it is its turn: which wait, and which are needed, follows from the
+    watermark.
+    """
+
+    __slots__ = ()
+
+    @property
+    def time(self) -> str:
+        """The column of the rows' time."""
+        raise NotImplementedError
+
+    def needed(self) -> Column:
+        """Whether a row is needed for later ones, among those whose turn has come."""
+        raise NotImplementedError
+
+    def behind(self, watermark_ms: int | None) -> Column:
+        return passed_by(F.col(self.time), watermark_ms)
+
+    def due(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> DataFrame:
+        """The rows whose turn has come, now or (OUT) before."""
+        held = rows.limit(0).withColumn(OUT, F.lit(False)) if state is None else state
+        return held.where(F.col(OUT) | self.behind(watermark_ms))
+
+    def resumed(self, turn: Turn, changes: Callable[[], DataFrame], watermark_ms: int | None) -> DataFrame:
+        return _in_order(changes().drop(BATCH).where(~self.behind(watermark_ms)), turn.state)
+
+    def restored(self, changes: DataFrame, watermark_ms: int | None) -> DataFrame:
+        rows, behind = changes.drop(BATCH), self.behind(watermark_ms)
+        passed = rows.where(behind).withColumn(KEEP, self.needed())
+        return _in_order(rows.where(~behind), passed.where(KEEP).drop(KEEP).localCheckpoint())
+
+    def stored(self, state: DataFrame) -> DataFrame:
+        return state.drop(OUT)
+
+
+def _in_order(waiting: DataFrame, came_out: DataFrame) -> DataFrame:
+    return waiting.withColumn(OUT, F.lit(False)).unionByName(came_out.withColumn(OUT, F.lit(True)))
 
 
 def _stored(schema: StructType) -> pa.Schema:

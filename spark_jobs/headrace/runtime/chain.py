@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
+from headrace.runtime.asof import AsOf
 from headrace.runtime.carried import CarriedState, Operator, Turn
 from headrace.runtime.changelog import Changelog
 from headrace.runtime.lower import Inputs, lower
 from headrace.runtime.rowswindow import RowsWindows
 from headrace.runtime.sessionchanges import SessionChanges
-from headrace.sql.nodes import Aggregate, Node, Result, RowsWindow, Windowed, walk
+from headrace.sql.nodes import Aggregate, JoinAsOf, Node, Result, RowsWindow, Windowed, walk
 
 
 @dataclass(slots=True)
@@ -68,10 +69,13 @@ class Passed:
             state.keep(turn, number, self.watermark_ms)
 
 
-def carried_node(result: Result) -> Aggregate | RowsWindow | None:
+Carried = Aggregate | RowsWindow | JoinAsOf
+
+
+def carried_node(result: Result) -> Carried | None:
     """The node of the plan that a carried-state operator computes."""
     for node in walk(result.plan):
-        if isinstance(node, RowsWindow):
+        if isinstance(node, RowsWindow | JoinAsOf):
             return node
         if isinstance(node, Aggregate) and result.upsert and _over_sessions(node):
             return node
@@ -80,11 +84,15 @@ def carried_node(result: Result) -> Aggregate | RowsWindow | None:
 
 def native_part(result: Result) -> Node:
     """The plan below the carried-state operator: what Spark's streaming query computes."""
-    node = carried_node(result)
-    if isinstance(node, Aggregate):
-        assert isinstance(node.input, Windowed)
-        return node.input.input
-    return result.plan if node is None else node.input
+    match carried_node(result):
+        case None:
+            return result.plan
+        case JoinAsOf() as node:
+            return node  # the rows of both sides
+        case RowsWindow(input=below) | Aggregate(input=Windowed(input=below)):
+            return below
+        case Aggregate():
+            raise AssertionError("sessions without their window")
 
 
 def chain_of(result: Result, lookup: Callable[[str], DataFrame], folder: str, generation: int) -> Chain:
@@ -95,9 +103,15 @@ def chain_of(result: Result, lookup: Callable[[str], DataFrame], folder: str, ge
 
     node = carried_node(result)
     inside = None
-    if node is not None:
-        operator: Operator = RowsWindows(node) if isinstance(node, RowsWindow) else SessionChanges(node)
-        inside = state(operator, "rows" if isinstance(node, RowsWindow) else "sessions")
+    match node:
+        case RowsWindow():
+            inside = state(RowsWindows(node), "rows")
+        case JoinAsOf():
+            inside = state(AsOf(node), "asof")
+        case Aggregate():
+            inside = state(SessionChanges(node), "sessions")
+        case None:
+            pass
     changes = state(Changelog(result, _end_column(result)), "changelog") if result.changelog else None
     return Chain(result, lookup, inside, node, changes)
 

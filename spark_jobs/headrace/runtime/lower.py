@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from headrace.errors import Refused
 from headrace.event_time import windows
+from headrace.runtime.asof import both_sides
 from headrace.runtime.fields import analysed
 from headrace.runtime.watermark import SHIFT_US, strictly_behind
 from headrace.sql.aggregates import literal, lower_call
@@ -25,6 +26,7 @@ from headrace.sql.nodes import (
     Distinct,
     Filter,
     Having,
+    JoinAsOf,
     JoinStreams,
     JoinTable,
     Lookup,
@@ -52,6 +54,7 @@ ONE_KEY = f"pmod(unix_micros({SESSION}.start), 1)"  # 0: Spark's sessions want a
 IDENTITY = "__identity"  # which record a row came from, in the audit's plans
 SIDES = (("__left_start", "__left_end"), ("__right_start", "__right_end"))  # of both sides' windows, shifted
 MATCHED = ("__left_time", "__right_time")  # the event times of both sides of a join, shifted
+FITS = ("__left_fits", "__right_fits")  # whether a side's row is all that the join asks of it alone
 BOUNDED = ("__left_bound", "__right_bound")  # the same a millisecond later (see _join_streams)
 STRICT_US = 1000
 WATERMARKED = {"spark.watermarkDelayMs": 0}  # a group goes out when the watermark reaches this key
@@ -76,7 +79,8 @@ class Inputs:
 def waits_for_watermark(plan: Node) -> bool:
     """Whether an operator of the plan waits for the watermark."""
     return any(
-        isinstance(node, Windowed | RowsWindow) or (isinstance(node, JoinStreams) and any(node.times))
+        isinstance(node, Windowed | RowsWindow | JoinAsOf)
+        or (isinstance(node, JoinStreams) and any(node.times))
         for node in walk(plan)
     )
 
@@ -136,6 +140,9 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
             return _join_in_windows(node, window, sides)
         case JoinStreams():
             return _join_streams(node, lower(node.left, inputs), lower(node.right, inputs))
+        case JoinAsOf():
+            left, right = lower(node.left, inputs), lower(node.right, inputs)
+            return analysed(lambda f: both_sides(node, f, right), left, node.place, "ASOF JOIN")
         case Union(inputs=several):
             return _union([lower(one, inputs) for one in several])
         case Distinct(input=below):
@@ -251,9 +258,10 @@ def _join_streams(node: JoinStreams, left: DataFrame, right: DataFrame) -> DataF
     Spark finds that in a condition `right time <= left time + span`: a left row goes when its time plus the span
     is behind the watermark by more than a millisecond. Here that millisecond is taken off the span and put on an
     own column of the left time (and so for the right side), so that it goes when it is behind by one. A side that
-    is a join itself gives rows whose times lie behind the watermark: its time is put off by so much.
+    is a join itself gives rows whose times lie behind the watermark: its time is put off by so much. Any other
+    comparison of a side's column with a literal would be taken for a span too, and is worked out before the join.
     """
-    condition = F.expr(node.condition) & F.expr(f"TRUE{_known_keys(node)}")
+    condition = _condition(node)
     sides = [_timed(side, n, node) for n, side in enumerate((left, right))]
     delays = [waited(side) for side in (node.left, node.right)]
     if all(node.times):
@@ -265,38 +273,46 @@ def _join_streams(node: JoinStreams, left: DataFrame, right: DataFrame) -> DataF
             f"{MATCHED[1]} <= {BOUNDED[0]} + {late} AND {MATCHED[0]} <= {BOUNDED[1]} + {soon}"
         )
     joined = analysed(lambda f: f.join(sides[1], condition, node.kind), sides[0], node.place, "JOIN")
-    return joined.drop(*MATCHED, *BOUNDED)
+    return joined.drop(*MATCHED, *BOUNDED, *FITS)
 
 
 def _join_in_windows(node: JoinStreams, window: Window, sides: tuple[DataFrame, DataFrame]) -> DataFrame:
     """Each side's rows once for each of their windows; a window is one more key of the join, and lets its state go."""
     left, right = (_bordered(side, n, node, window) for n, side in enumerate(sides))
     same = " AND ".join(f"{one} = {other}" for one, other in zip(*SIDES, strict=True))
-    condition = F.expr(node.condition) & F.expr(f"{same}{_known_keys(node)}")
+    condition = _condition(node) & F.expr(same)
     joined = analysed(lambda f: f.join(right, condition, node.kind), left, node.place, "JOIN")
     borders = [
         F.expr(f"timestamp_micros(unix_micros(coalesce({one}, {other})) - {SHIFT_US}L)").alias(name)
         for one, other, name in zip(*SIDES, ("window_start", "window_end"), strict=True)
     ]
-    return joined.select("*", *borders).drop(*SIDES[0], *SIDES[1])
+    return joined.select("*", *borders).drop(*SIDES[0], *SIDES[1], *FITS)
 
 
 def _bordered(side: DataFrame, n: int, node: JoinStreams, window: Window) -> DataFrame:
+    side = _fitting(side, n, node)
     spread = _in_windows(side, replace(window, time=node.times[n], place=node.place), SHIFT_US)
     start = F.col("__w.start").alias(SIDES[n][0])
     return spread.select("*", start, F.col("__w.end").alias(SIDES[n][1], metadata=WATERMARKED)).drop("__w")
 
 
-def _known_keys(node: JoinStreams) -> str:
-    """That no key is NULL: the state of a join compares keys by their bytes, NULL like any value.
+def _condition(node: JoinStreams) -> Column:
+    """The condition, and that no key is NULL: the state of a join compares keys by their bytes, NULL like any value.
 
     Spark infers that for an inner join only, and not for DOUBLE and FLOAT.
     """
-    return "".join(f" AND ({key}) IS NOT NULL" for pair in node.keys for key in pair)
+    known = [f"({key}) IS NOT NULL" for pair in node.keys for key in pair]
+    fits = [name for name, own in zip(FITS, node.own, strict=True) if own]
+    return F.expr(node.condition) & F.expr(" AND ".join([*known, *fits]))
+
+
+def _fitting(side: DataFrame, n: int, node: JoinStreams) -> DataFrame:
+    return side.select("*", F.expr(node.own[n]).alias(FITS[n])) if node.own[n] else side
 
 
 def _timed(side: DataFrame, n: int, node: JoinStreams) -> DataFrame:
     """A side with its event time where Spark's join looks for it."""
+    side = _fitting(side, n, node)
     if not node.times[n]:
         return side
     micros, delay = f"unix_micros({node.times[n]}) + {SHIFT_US}L", waited((node.left, node.right)[n])
@@ -318,7 +334,7 @@ def _union(frames: list[DataFrame]) -> DataFrame:
     return first
 
 
-Judging = Windowed | RowsWindow | JoinStreams  # where rows can be late
+Judging = Windowed | RowsWindow | JoinStreams | JoinAsOf  # where rows can be late
 
 
 def late_windows(plan: Node) -> tuple[Judging, ...]:
@@ -331,9 +347,9 @@ def late_rows(node: Judging, inputs: Inputs, watermark_ms: int) -> DataFrame:
     a session of their own would have ended strictly before it, or they themselves were behind it, at a ROWS
     window or on either side of a join. `inputs.carry` is set.
     """
-    if isinstance(node, JoinStreams):
+    if isinstance(node, JoinStreams | JoinAsOf):
         sides = [lower(side, inputs) for side in (node.left, node.right)]
-        if node.window is not None:
+        if isinstance(node, JoinStreams) and node.window is not None:
             ends = [_last_end(replace(node.window, time=time)) for time in node.times]
             late = [side.where(_ended(end, watermark_ms)) for side, end in zip(sides, ends, strict=True)]
             return _union([one.select(IDENTITY) for one in late])

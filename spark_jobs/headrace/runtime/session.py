@@ -37,6 +37,7 @@ CONF: Mapping[str, str] = {
     # It would drop the `observe` below a stage without rows, and with it the count of late ones.
     "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
     "spark.sql.ansi.enabled": "true",
+    "spark.sql.codegen.cache.maxEntries": "2000",  # classes; 100 hold those of a few queries' batches
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.extraJavaOptions": "-Xss4m -XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
     "spark.driver.memory": "3g",

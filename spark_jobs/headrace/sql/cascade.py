@@ -1,6 +1,6 @@
 """Queries inside queries whose rows never change once they are there: each becomes a result stream of its own.
 
-Those are the windowed GROUP BY, DISTINCT and the ROWS window: they hold state, and one Spark query holds the
+Those are the windowed GROUP BY, DISTINCT, the ROWS window and the as-of join: they hold state, and one Spark query holds the
 state of one operator. `FROM (SELECT …) AS x` of a result r becomes `CREATE STREAM r__x AS SELECT …` before it
 and `FROM (SELECT * FROM r__x) AS x`; a view becomes a stream of its own name where a statement reads it. Trees
 and texts are cut alike, because the gate reads texts. Nothing is resolved here (docs/decisions/0006).
@@ -165,7 +165,8 @@ def _settles(query: exp.Expr) -> bool:
             windowed = query.args.get("stream_window") is not None or table
             distinct = query.args.get("distinct") is not None
             rows = any(has_rows_window(part) for part in query.expressions)
-            return (grouped and windowed) or (distinct and not grouped) or rows
+            as_of = any(join.method.upper() == "ASOF" for join in query.args.get("joins") or [])
+            return (grouped and windowed) or (distinct and not grouped) or rows or as_of
         case _:
             return False
 

@@ -200,10 +200,11 @@ SINKS: Mapping[str, Connector] = MappingProxyType(
 
 QUERY_OPTIONS: Mapping[str, Check] = MappingProxyType(
     {
-        "join.type": OneOf(("interval",)),
+        "join.type": OneOf(("interval", "asof")),
         "join.lower_bound": _signed,
         "join.upper_bound": _signed,
         "join.retention": _duration,
+        "join.tolerance": _duration,
     }
 )
 

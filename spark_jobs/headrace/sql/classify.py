@@ -13,6 +13,7 @@ from headrace.sql.nodes import (
     Distinct,
     Filter,
     Having,
+    JoinAsOf,
     JoinStreams,
     JoinTable,
     Kind,
@@ -26,6 +27,7 @@ from headrace.sql.nodes import (
     Windowed,
     has_sessions,
     inputs,
+    joins_streams,
     reads_stream,
     walk,
 )
@@ -51,7 +53,7 @@ def kinds_of(plan: Node) -> tuple[Kind, ...]:
     nodes = list(walk(plan))
     if any(isinstance(node, JoinTable) for node in nodes):
         found.append("broadcast_join")
-    if any(isinstance(node, JoinStreams) for node in nodes):
+    if joins_streams(plan):
         found.append("copartitioned_join")
     for node in nodes:
         if not reads_stream(node):
@@ -88,7 +90,7 @@ def output(node: Node) -> str:
             return _hashed(node) if reads_stream(node) else EVERYWHERE
         case JoinTable(left=left):
             return output(left)
-        case JoinStreams():
+        case JoinStreams() | JoinAsOf():
             return _joined_by(node)[0]
         case Union(inputs=several):
             return output(several[0])
@@ -109,8 +111,10 @@ def _edges_into(parent: Node) -> list[Edge]:
                 Edge(parent, parent.left, output(parent.left)),
                 Edge(parent, parent.right, EVERYWHERE, "a pinned reference table is given to every task"),
             ]
-        case JoinStreams():
+        case JoinStreams() | JoinAsOf():
             why = "rows of both sides with equal keys must meet, and wait for each other"
+            if isinstance(parent, JoinAsOf):
+                why = "rows of both sides with equal keys must meet, in order of time"
             sides = zip(inputs(parent), _joined_by(parent), strict=True)
             return [Edge(parent, child, way, why) for child, way in sides]
         case _:
@@ -127,9 +131,9 @@ def _hashed(node: Aggregate | Distinct | RowsWindow) -> str:
     return f"hash({', '.join(keys)}) % N" if keys else ONE
 
 
-def _joined_by(node: JoinStreams) -> list[str]:
+def _joined_by(node: JoinStreams | JoinAsOf) -> list[str]:
     """How the rows of both sides lie."""
-    window = ["window"] if node.window else []
+    window = ["window"] if isinstance(node, JoinStreams) and node.window else []
     return [f"hash({', '.join([*keys, *window])}) % N" for keys in zip(*node.keys, strict=True)]
 
 

@@ -31,7 +31,7 @@ from headrace.sql.nodes import Pipeline, Result, Stream, Table
 from headrace.sql.parse import CreateQuery, CreateSource, Set, Statement, Word, statements
 from headrace.sql.plan import exposed, plan_query
 from headrace.sql.readon import read_on
-from headrace.sql.rules import rewrite
+from headrace.sql.rules import narrow, rewrite
 from headrace.sql.scope import UNKNOWN, Faults, Relation
 from headrace.sql.source import expand, report
 
@@ -156,7 +156,7 @@ def _result(statement: CreateQuery, names: _Declared, faults: Faults) -> tuple[R
             "CREATE STREAM sends its rows, or the changes of its groups, to a topic",
         )
     emit = _emit(planned, statement, faults)
-    node = rewrite(planned.relation.node)
+    node = narrow(rewrite(planned.relation.node))
     form: Literal["table", "stream"] = "stream" if statement.form == "stream" else "table"
     result = Result(
         name=statement.name.text,

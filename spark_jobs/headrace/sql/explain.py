@@ -19,6 +19,7 @@ from headrace.sql.nodes import (
     Distinct,
     Filter,
     Having,
+    JoinAsOf,
     JoinStreams,
     JoinTable,
     Lookup,
@@ -117,7 +118,11 @@ def title(node: Node) -> str:  # noqa: C901 one case for each node
         case JoinStreams(kind=kind, condition=condition):
             near = f"right {_span(node.lower)} to {_span(node.upper)} later"
             near = f"in {window_text(node.window)}" if node.window else near
-            return f"JoinStreams {kind}, {near}, on {condition}"
+            return f"JoinStreams {kind}, {near}, on {' AND '.join(filter(None, (condition, *node.own)))}"
+        case JoinAsOf(kind=kind, keys=keys):
+            near = f"right the newest {'before' if node.strict else 'at or before'} left"
+            near += f", within {_span(node.within)}" if node.within else ""
+            return f"JoinAsOf {kind}, {near}, on {' AND '.join(' = '.join(pair) for pair in keys)}"
         case Union():
             return "Union"
         case Distinct():

@@ -1,4 +1,4 @@
-"""The joins of one FROM, from left to right: a stream with reference tables, and two streams within a time bound.
+"""The joins of one FROM, from left to right: a stream with reference tables, two streams within a time bound or as of.
 
 Rules: the stream side is the left input of JoinTable, whichever side it was written on; a join of two
 streams is refused for its true reason first (bound, watermark, key) and as not supported yet only then.
@@ -13,6 +13,7 @@ from typing import Literal, cast
 from sqlglot import exp
 
 from headrace.event_time.interval import Interval
+from headrace.sql.asof import AsOf, time_name
 from headrace.sql.bounds import Bound, Pair, bound_of
 from headrace.sql.catalog import QUERY_OPTIONS, duration_ms, signed_ms
 from headrace.sql.clauses import window_of
@@ -27,6 +28,7 @@ from headrace.sql.expressions import (
     text_of,
     whole_span,
 )
+from headrace.sql.joinkeys import keys_of, side_of, using_pair
 from headrace.sql.nodes import JoinStreams, JoinTable, Node, joins_streams, walk
 from headrace.sql.scope import Member, Relation, Scope
 from headrace.sql.source import Span, did_you_mean
@@ -42,6 +44,7 @@ class Joined:
     scope: Scope
     carries: bool
     stream_alias: str = ""
+    untimed: str = ""  # the relation whose times are not the rows': the right side of an as-of join
 
     @property
     def of_tables(self) -> bool:
@@ -53,7 +56,7 @@ class Joined:
         if not isinstance(node, exp.Column):
             return False
         found = self.scope.find(node.name, node.table)
-        if len(found) != 1 or found[0].outer:
+        if len(found) != 1 or found[0].outer or (self.untimed and found[0].member.alias == self.untimed):
             return False
         return found[0].column == "_event_time" or found[0].member.relation.is_time(found[0].column)
 
@@ -120,6 +123,9 @@ def _scope(join: exp.Join, member: Member, joined: Joined, names: Names) -> Scop
 
 def _join(join: exp.Join, member: Member, joined: Joined, names: Names) -> Joined:
     side = _side(join, names)
+    if join.method.lower() == "asof":
+        hint = "its rows have no event time: declare it with CREATE STREAM, or write JOIN"
+        names.faults.add("an as-of join with a reference table", span_of(join.this), hint)
     swapped = member.relation.origin == "stream"
     if member.relation.windowed or any(m.relation.windowed for m in joined.scope.members):
         names.faults.not_yet("a join with a window table", span_of(join.this), "write GROUP BY … WINDOW …")
@@ -133,19 +139,24 @@ def _join(join: exp.Join, member: Member, joined: Joined, names: Names) -> Joine
             hint = "the stream's side may be kept: stream LEFT JOIN table"
             message = "an outer join may not keep the unmatched rows of a reference table"
             names.faults.add(message, span_of(join.this), hint)
+    if joined.untimed:  # above an as-of join a relation is a column
+        aliases = {one.alias.casefold() for one in joined.scope.members[:-1]}
+        for column in (one for one in member.relation.columns if one.casefold() in aliases):
+            hint = f"give the relation {column} another name with AS"
+            names.faults.add(
+                f"{column} is a relation and a column of {member.alias}", span_of(join.this), hint
+            )
     condition = _condition(join, member, joined, names)
     right, left = (joined.node, member.relation.node) if swapped else (member.relation.node, joined.node)
     node = JoinTable(left, right, kind, condition, names.faults.source.place(span_of(join.this)))
     carries = member.relation.carries if swapped else joined.carries
     alias = member.alias if swapped else joined.stream_alias
-    return Joined(node, joined.scope, carries, alias)
+    return replace(joined, node=node, carries=carries, stream_alias=alias)
 
 
 def _side(join: exp.Join, names: Names) -> str:
     side, kind, method = join.side.lower(), join.kind.lower(), join.method.lower()
-    if method == "asof":
-        names.faults.not_yet("ASOF JOIN", span_of(join.this))
-    elif method:
+    if method and method != "asof":
         names.faults.add(f"{method.upper()} JOIN", span_of(join.this), "write JOIN … ON")
     if kind in ("semi", "anti"):
         names.faults.add(f"{kind.upper()} JOIN", span_of(join.this), "write WHERE [NOT] EXISTS (SELECT …)")
@@ -168,22 +179,8 @@ def _condition(join: exp.Join, member: Member, joined: Joined, names: Names) -> 
 
 
 def _using(identifier: exp.Expr, member: Member, joined: Joined, names: Names) -> str:
-    pair = _using_pair(identifier, member, joined, names)
+    pair = using_pair(identifier, member, joined.scope, names)
     return "TRUE" if pair is None else " = ".join(pair)
-
-
-def _using_pair(identifier: exp.Expr, member: Member, joined: Joined, names: Names) -> tuple[str, str] | None:
-    """The column of USING on both sides; None where it is refused."""
-    name = identifier.name
-    right = member.relation.column(name)
-    left = Scope(joined.scope.members[:-1]).find(name)
-    if len(left) != 1 or not right:
-        names.faults.add(
-            f"USING needs a column {name} on both sides", span_of(identifier), joined.scope.hint(name)
-        )
-        return None
-    one = spark_sql(column_node(left[0].column, left[0].member.alias))
-    return one, spark_sql(column_node(right, member.alias))
 
 
 def _two_streams(scope: Scope) -> bool:
@@ -212,41 +209,52 @@ class _Meeting:
         faults, where, windowed = self.names.faults, span_of(self.join.this), self.window is not None
         before = len(faults.errors)
         _side(self.join, self.names)
-        if self.on is not None:
-            resolve(self.on, self.whole.scope, self.names)
+        for condition in (self.on, self.join.args.get("match_condition")):
+            if condition is not None:
+                resolve(condition, self.whole.scope, self.names)
         if len(faults.errors) > before:
             return True
         sides = [m for m in self.whole.scope.members if m.relation.origin == "stream"]
         bare = [m.alias for m in sides if not m.relation.watermarked]
         bounds = [key for key in ("join.lower_bound", "join.upper_bound") if key in self.options]
-        asof = self.join.method.lower() == "asof"
-        kinds = (("an as-of join", asof), ("an outer join", self.join.side), ("a window", windowed))
+        kinds = (("an as-of join", self._asof), ("an outer join", self.join.side), ("a window", windowed))
         needing = [what for what, it_is in kinds if it_is] + bounds
         if bare and needing:
             hint = "add WATERMARK FOR ts AS ts to its CREATE STREAM"
             faults.add(
                 f"{needing[0]} needs a WATERMARK on both sides, and {', '.join(bare)} has none", where, hint
             )
-        elif asof:
-            faults.not_yet("ASOF JOIN", where)
         elif not self._is_unfit(sides, where):
-            if self.window is None:
+            if self._asof:
+                self._as_of().check()
+            elif self.window is None:
                 self._check_bound(where)
+                self._check_key(where)
             else:
                 self._check_window(self.window)
-            self._check_key(where)
+                self._check_key(where)
         return len(faults.errors) > before
+
+    @property
+    def _asof(self) -> bool:
+        return self.join.method.lower() == "asof"
+
+    def _as_of(self) -> AsOf:
+        return AsOf(self.join, self._left, self.member, self.whole.scope, self.names, self.options)
 
     def joined(self) -> Joined:
         """The join."""
-        condition = _condition(self.join, self.member, self.whole, self.names)
+        if self._asof:
+            as_of = self._as_of().node(self.whole.node)
+            return replace(self.whole, node=as_of, untimed=self.member.alias)
+        condition, own = self._conditions()
         kind = cast(Literal["inner", "left", "right", "full"], self.join.side.lower() or "inner")
         place = self.names.faults.source.place(span_of(self.join.this))
         sides = (self.whole.node, self.member.relation.node)
         if self.window is not None:
             window = window_of(self.window.clause, Scope(()), self.names, self.window.zone)
             node = JoinStreams(
-                *sides, kind, condition, tuple(self._keys()), self._times(), window=window, place=place
+                *sides, kind, condition, self._keys(), self._times(), own=own, window=window, place=place
             )
             borders = Member("", Relation(node, ("window_start", "window_end"), origin="table"))
             return Joined(node, self.whole.scope.with_member(borders), carries=False)
@@ -256,8 +264,22 @@ class _Meeting:
                 moved = Interval(0, signed_ms(self.options[key]) * 1000).sql
                 condition = f"({condition}) AND {times[1]} {sign} {times[0]} + {moved}"
         span = Interval(0, bound.lower or 0), Interval(0, bound.upper or 0)
-        node = JoinStreams(*sides, kind, condition, tuple(self._keys()), times, *span, place=place)
+        node = JoinStreams(*sides, kind, condition, self._keys(), times, *span, own=own, place=place)
         return Joined(node, self.whole.scope, carries=False)
+
+    def _conditions(self) -> tuple[str, tuple[str, str]]:
+        """The join's condition without what it asks of one side alone, and that of the left and of the right side."""
+        whole = _condition(self.join, self.member, self.whole, self.names)
+        parts = [] if self.join.args.get("using") or self.on is None else conjuncts(self.on)
+        found: dict[str, list[str]] = {"": [], "left": [], "right": []}
+        for part in parts:
+            nested = part.find(exp.Query) is not None
+            side = "" if nested else side_of(part, self.member, self.whole.scope)
+            found[side].append(text_of(part, self.whole.scope, self.names))
+        if not found["left"] and not found["right"]:
+            return whole, ("", "")
+        both, left, right = (" AND ".join(f"({one})" for one in texts) for texts in found.values())
+        return both, (left, right)
 
     @property
     def _left(self) -> Member:
@@ -293,7 +315,7 @@ class _Meeting:
         return f"the time bound of the join of {one} and {two} lacks its {missing} bound"
 
     def _bound_hint(self, missing: str) -> str:
-        one, two = _time_name(self._left), _time_name(self.member)
+        one, two = time_name(self._left), time_name(self.member)
         if missing == "lower":
             return f"add AND {two} >= {one} - INTERVAL '1' HOUR"
         if missing == "upper":
@@ -311,6 +333,12 @@ class _Meeting:
             faults.not_yet("a join with a window table", where, "write GROUP BY … WINDOW …")
         elif joins_streams(self.member.relation.node):
             faults.not_yet("a join inside a join", where, "write the joins one after the other")
+        elif joins_streams(self.whole.node) and (self._asof or not several):
+            hint = "CREATE STREAM j AS SELECT … of the first join, then join j"
+            faults.not_yet("as-of joins of three and more streams", where, hint)
+        elif self._asof and self.window is not None:
+            hint = "CREATE STREAM j AS SELECT … of the join, then SELECT … FROM j GROUP BY … WINDOW …"
+            faults.not_yet("a WINDOW on an as-of join", self.window.clause.span, hint)
         elif several and self.window is not None:
             faults.not_yet("a WINDOW on a join of three and more streams", where)
         elif several and (self.join.side or set(several) != {"inner"}):
@@ -330,6 +358,10 @@ class _Meeting:
             faults.add(self._bound_message(missing), where, self._bound_hint(missing))
         elif lower > upper:
             faults.add("the time bound of the join is empty: its lower bound is above its upper bound", where)
+        elif "join.tolerance" in self.options:
+            faults.add(
+                "join.tolerance is of as-of joins", where, "the time bound says how far a match may be"
+            )
         elif retention is not None and duration_ms(retention) * 1000 < max(upper, -lower):
             hint = "leave it out: state is held just as long as the bound needs"
             faults.add("join.retention is shorter than the bound, and matches would be lost", where, hint)
@@ -350,27 +382,5 @@ class _Meeting:
             hint = f"add AND {one}.k = {two}.k; without a key every row would have to meet every other one"
             faults.add(f"the join of the streams {one} and {two} has no key", where, hint)
 
-    def _keys(self) -> list[tuple[str, str]]:
-        """The equalities of an expression of each side."""
-        if using := self.join.args.get("using"):
-            pairs = [_using_pair(one, self.member, self.whole, self.names) for one in using]
-            return [pair for pair in pairs if pair is not None]
-        found = []
-        for part in conjuncts(self.on) if self.on is not None else []:
-            if isinstance(part, exp.EQ) and {self._of(part.left), self._of(part.right)} == {"left", "right"}:
-                pair = part.left, part.right
-                one, two = pair if self._of(part.left) == "left" else pair[::-1]
-                found.append(tuple(text_of(side, self.whole.scope, self.names) for side in (one, two)))
-        return cast("list[tuple[str, str]]", found)
-
-    def _of(self, node: exp.Expr) -> str:
-        """The one side whose columns an expression names; '' for none and for both."""
-        scope = self.whole.scope
-        found = [one for column in node.find_all(exp.Column) for one in scope.find(column.name, column.table)]
-        sides = {"right" if one.member is self.member else "left" for one in found}
-        return sides.pop() if len(sides) == 1 else ""
-
-
-def _time_name(member: Member) -> str:
-    times = [column for column in member.relation.columns if member.relation.is_time(column)]
-    return f"{member.alias}.{times[0] if times else '_EVENT_TIME'}"
+    def _keys(self) -> tuple[tuple[str, str], ...]:
+        return keys_of(self.join, self.member, self.whole.scope, self.names).pairs

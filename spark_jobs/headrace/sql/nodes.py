@@ -240,8 +240,9 @@ class JoinStreams:
     """Two streams joined where their keys are equal and their times near: the right side's event time lies
     from `lower` to `upper` behind the left side's (either may be negative), or both lie in one `window`.
 
-    `condition` is the whole condition as written, the bound included; `keys` are the equalities in it, the
-    left side's expression and the right side's. `times` are the columns of both sides' event time; '' where a
+    `condition` is the condition as written, the bound included, but for what it asks of one side alone: `own` has
+    that of the left and of the right one, '' for nothing. `keys` are the equalities in it, the left side's
+    expression and the right side's. `times` are the columns of both sides' event time; '' where a
     side has no watermark. With a window: adds `window_start` and `window_end`, a row for each that holds both.
     """
 
@@ -253,7 +254,37 @@ class JoinStreams:
     times: tuple[str, str]
     lower: Interval = Interval()
     upper: Interval = Interval()
+    own: tuple[str, str] = ("", "")
     window: Window | None = None
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The columns of one relation of a join that are asked for above it."""
+
+    alias: str
+    columns: tuple[Named, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAsOf:
+    """Each left row with the newest right row of its keys that is not later than it (`strict`: that is earlier),
+    and no more than `within` earlier.
+
+    `keys` and `times` as those of JoinStreams. Of two right rows of one time that is the newer one which comes
+    later by `order`. Above it a relation is a column of its alias, and `shown` are the fields of each.
+    """
+
+    left: Node
+    right: Node
+    kind: Literal["inner", "left"]
+    keys: tuple[tuple[str, str], ...]
+    times: tuple[str, str]
+    order: tuple[str, str]
+    shown: tuple[tuple[Shown, ...], tuple[Shown, ...]]
+    strict: bool = False
+    within: Interval | None = None
     place: Place | None = field(default=None, compare=False)
 
 
@@ -284,6 +315,7 @@ Node = (
     | Having
     | JoinTable
     | JoinStreams
+    | JoinAsOf
     | Union
     | Distinct
 )
@@ -369,7 +401,11 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Scan() | Lookup():
             return ()
-        case JoinTable(left=left, right=right) | JoinStreams(left=left, right=right):
+        case (
+            JoinTable(left=left, right=right)
+            | JoinStreams(left=left, right=right)
+            | JoinAsOf(left=left, right=right)
+        ):
             return (left, right)
         case Union(inputs=several):
             return several
@@ -399,7 +435,7 @@ def has_sessions(plan: Node) -> bool:
 
 def joins_streams(plan: Node) -> bool:
     """Whether two streams meet in the plan."""
-    return any(isinstance(node, JoinStreams) for node in walk(plan))
+    return any(isinstance(node, JoinStreams | JoinAsOf) for node in walk(plan))
 
 
 def waited(plan: Node) -> int:

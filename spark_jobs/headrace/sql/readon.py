@@ -17,7 +17,6 @@ from headrace.sql.nodes import (
     Watermark,
     Window,
     Windowed,
-    joins_streams,
     waited,
     walk,
 )
@@ -30,7 +29,8 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
     """The stream that a later statement reads where it names a result stream."""
     shown = planned.relation.columns
     columns = (OP, *shown) if result.changelog else shown
-    moved = result.changelog or joins_streams(result.plan)  # no row's time is the one it came by
+    meeting = any(isinstance(node, JoinStreams) for node in walk(result.plan))
+    moved = result.changelog or meeting  # no row's time is the one it came by
     times = frozenset() if moved else planned.relation.times
     event_time = next((name for name in shown if name.casefold() in times), "")
     stream = Stream(

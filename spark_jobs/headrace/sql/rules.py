@@ -6,6 +6,7 @@ None where it does not apply; it never looks at a catalog.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from headrace.sql.nodes import (
     Distinct,
     Filter,
     Having,
+    JoinAsOf,
     JoinStreams,
     JoinTable,
     Lookup,
@@ -25,6 +27,7 @@ from headrace.sql.nodes import (
     Spread,
     Union,
     Windowed,
+    walk,
 )
 
 Rule = Callable[[Node], Node | None]
@@ -66,7 +69,7 @@ RULES: tuple[Rule, ...] = (merge_filters, filter_before_window, flatten_unions, 
 
 def rewrite(node: Node) -> Node:
     """The plan with every rule applied wherever it fits."""
-    node = _with_inputs(node)
+    node = _over(node, rewrite)
     for rule in RULES:
         new = rule(node)
         if new is not None:
@@ -74,14 +77,39 @@ def rewrite(node: Node) -> Node:
     return node
 
 
-def _with_inputs(node: Node) -> Node:
+def narrow(plan: Node) -> Node:
+    """An as-of join, which keeps rows for long, gives on only what something above it names."""
+    join = next((node for node in walk(plan) if isinstance(node, JoinAsOf)), None)
+    if join is None:
+        return plan
+    above = repr(_exchanged(plan, join, Scan(""))).casefold()
+    left, right = (
+        tuple(
+            replace(one, columns=tuple(named for named in one.columns if _names(above, named.name)))
+            for one in side
+        )
+        for side in join.shown
+    )
+    return _exchanged(plan, join, replace(join, shown=(left, right)))
+
+
+def _names(text: str, column: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(column.casefold())}(?!\w)", text) is not None
+
+
+def _exchanged(plan: Node, old: Node, new: Node) -> Node:
+    return new if plan is old else _over(plan, lambda node: _exchanged(node, old, new))
+
+
+def _over(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node over its changed inputs."""
     match node:
         case Scan() | Lookup():
             return node
-        case JoinTable() | JoinStreams():
-            return replace(node, left=rewrite(node.left), right=rewrite(node.right))
+        case JoinTable() | JoinStreams() | JoinAsOf():
+            return replace(node, left=change(node.left), right=change(node.right))
         case Union():
-            return Union(tuple(rewrite(one) for one in node.inputs))
+            return Union(tuple(change(one) for one in node.inputs))
         case (
             Alias()
             | Filter()
@@ -93,4 +121,4 @@ def _with_inputs(node: Node) -> Node:
             | Having()
             | Distinct()
         ):
-            return replace(node, input=rewrite(node.input))
+            return replace(node, input=change(node.input))

@@ -269,3 +269,45 @@ def test_a_join_in_windows_gives_each_side_its_windows() -> None:
     assert "SELECT coalesce(l.__ended, `b`.__ended) AS window_end, l.k, CASE WHEN" in found.text
     assert "ON (l.k = b.k) AND l.__started = `b`.__started AND l.__ended = `b`.__ended" in found.text
     assert found.text.count("LATERAL VIEW") == 2
+
+
+AS_OF = "SELECT a.k, v.x FROM a ASOF{} JOIN b AS v MATCH_CONDITION (a.ts {} v.ts) ON {}{}"
+
+
+@pytest.mark.parametrize(
+    ("side", "sign", "on", "options", "keys", "valid"),
+    [
+        (
+            "",
+            ">=",
+            "a.k = v.k",
+            "",
+            "v.k",
+            "`a`.__time >= v.__time AND (v.__until IS NULL OR `a`.__time < v.__until)",
+        ),
+        (
+            " LEFT",
+            ">",
+            "upper(v.k) = a.k AND a.t = u",
+            " WITH ('join.tolerance' = '10s')",
+            "upper(v.k), u",
+            "`a`.__time > v.__time AND (v.__until IS NULL OR `a`.__time <= v.__until) "
+            "AND unix_micros(`a`.__time) - unix_micros(v.__time) <= 10000000L",
+        ),
+    ],
+)
+def test_an_as_of_join_asks_for_the_row_that_was_valid(
+    side: str, sign: str, on: str, options: str, keys: str, valid: str
+) -> None:
+    found = plain(AS_OF.format(side, sign, on, options), NAMES)
+    assert found.timed
+    version = f"lead(__time) OVER (PARTITION BY {keys} ORDER BY __time, __partition, __place) AS __until"
+    assert " ".join(found.text.split()) == (
+        f"SELECT a.k, v.x, `a`.__time AS __row_time FROM a{side} JOIN (SELECT *, {version} FROM b AS v) AS v "
+        f"ON ({on}) AND {valid}"
+    )
+
+
+def test_an_as_of_join_whose_sides_can_not_be_told_apart_is_unknown() -> None:
+    with pytest.raises(Unknown, match="does not say of which side"):
+        plain(AS_OF.format("", ">=", "k = j", " EMIT FINAL"), NAMES)
