@@ -16,19 +16,23 @@ KEYS = 10_000
 PARTITIONS = 2  # N, the number of cores
 
 
-def stream(micros: str) -> str:
-    """The stream in Headrace SQL, its event time as microseconds."""
+def stream(micros: str, name: str = "s", rows: int = BATCH_ROWS) -> str:
+    """A stream in Headrace SQL, its event time as microseconds, `rows` of it in each batch."""
     return f"""
 SET 'state.partitions' = '{PARTITIONS}';
-CREATE STREAM s (timestamp TIMESTAMP, value BIGINT,
+CREATE STREAM {name} (timestamp TIMESTAMP, value BIGINT,
     k AS value % {KEYS}, ts AS timestamp_micros({micros}), v AS value % 1000,
     WATERMARK FOR ts AS ts - INTERVAL '10' SECOND)
-  WITH ('connector' = 'rate', 'rows-per-batch' = '{BATCH_ROWS}');
+  WITH ('connector' = 'rate', 'rows-per-batch' = '{rows}');
 """
 
 
 HEADRACE_STREAM = stream("value * 100")
 BURSTS = stream(f"value * 100 + (value DIV {20 * KEYS}) * 10000000")  # 20 rows of a key, then 10 s of silence
+HALVES = (
+    stream("value * 200", "l", BATCH_ROWS // 2)
+    + stream("value * 200", "r", BATCH_ROWS // 2).partition(";")[2]
+)
 SPARK_COLUMNS = (
     f"value % {KEYS} AS k",
     "timestamp_micros(value * 100) AS ts",
@@ -85,6 +89,9 @@ CREATE TABLE r WITH ('connector' = 'blackhole') AS
         "ROWS window": f"""{HEADRACE_STREAM}
 CREATE TABLE r WITH ('connector' = 'blackhole') AS
   SELECT k, ts, AVG(v) OVER (ROWS WINDOW BUFFER 3 ROWS PARTITION BY k ORDER BY ts) AS mean FROM s;""",
+        "as-of join": f"""{HALVES}
+CREATE TABLE j WITH ('connector' = 'blackhole') AS
+  SELECT l.k, l.ts, r.v FROM l ASOF JOIN r MATCH_CONDITION (l.ts >= r.ts) ON l.k = r.k;""",
         "cumulate": f"""{HEADRACE_STREAM}
 CREATE TABLE r WITH ('connector' = 'blackhole') AS
   SELECT k, window_end, COUNT(*) AS n, SUM(v) AS total FROM s

@@ -36,6 +36,8 @@ from headrace.sql.nodes import Pipeline, Result, Stream
 ONE_PARTITION: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    # The input is held in memory, and Spark would skip what has only NaN: no maximum counts it.
+    "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",

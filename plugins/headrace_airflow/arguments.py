@@ -13,7 +13,13 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[2]
 
 # Param -> the option that carries its value.
-FLAGS = {"lake": "--lake", "partitions": "--partitions", "cores": "--cores", "since": "--since"}
+FLAGS = {
+    "from": "--from",
+    "lake": "--lake",
+    "partitions": "--partitions",
+    "cores": "--cores",
+    "since": "--since",
+}
 
 # Param `mode` -> the option that ends a run, as SEMANTICS 3.9 has it.
 MODES = {"continuous": (), "until-idle": ("--until-idle",), "flush": ("--flush",)}
@@ -25,9 +31,11 @@ SUBJECT = ("pipeline", "lake", "set")
 def arguments(asked: Mapping[str, Any]) -> list[str]:
     """`{"pipeline": "p.sql", "mode": "flush", "lake": ""}` gives `["/…/p.sql", "--flush"]`.
 
-    A relative pipeline is one of the project's. Raises KeyError where `pipeline` is missing or `mode` is none of `MODES`.
+    A door whose first word is a `table` takes the pipeline as an option. A relative pipeline is one of the project's. Raises KeyError where `pipeline` is missing or `mode` is none of `MODES`.
     """
-    found = [str(PROJECT / asked["pipeline"]), *MODES[asked.get("mode") or "continuous"]]
+    pipeline = str(PROJECT / asked["pipeline"])
+    first = [str(asked["table"]), "--pipeline", pipeline] if asked.get("table") else [pipeline]
+    found = [*first, *MODES[asked.get("mode") or "continuous"]]
     for name, flag in FLAGS.items():
         if asked.get(name):
             found += [flag, str(asked[name])]

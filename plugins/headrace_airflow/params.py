@@ -23,6 +23,20 @@ SET = Param(
     title="Values for ${NAME}",
     description="What stands for ${NAME} in the pipeline; relative paths are the project's.",
 )
+TABLE = Param(
+    "planes",
+    type="string",
+    minLength=1,
+    title="Table",
+    description="The reference table, as the pipeline names it.",
+)
+SOURCE = Param(
+    "lake/demo/input/planes.csv",  # where `headrace demo` delivers it
+    type="string",
+    minLength=1,
+    title="New rows",
+    description="A csv, json or parquet file or folder, or a Delta table; a relative path is one of the project's.",
+)
 MODE = Param(
     "until-idle",
     enum=["until-idle", "flush", "continuous"],

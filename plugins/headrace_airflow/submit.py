@@ -24,6 +24,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from headrace_airflow.arguments import PROJECT, arguments, subject
 
 RESULTS = Asset(name="headrace_results", uri="headrace://results")
+TABLES = Asset(name="headrace_tables", uri="headrace://tables")
 
 # Exit codes of the doors that another try would meet again (SEMANTICS 6).
 FINAL = {2: "refused", 3: "unequal", 4: "unknown", 5: "not the owner"}

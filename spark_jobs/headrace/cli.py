@@ -187,6 +187,64 @@ def replay(
 
 
 @app.command(rich_help_panel=RUN)
+@app.command("refresh-broadcast", hidden=True)
+def refresh(  # noqa: PLR0913 the options of the verb
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The reference table's name.")],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="Its new rows: a csv, json or parquet file or folder, or a Delta table.",
+        ),
+    ],
+    pipeline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="The pipeline that declares it.",
+            show_default="as its version in --lake was declared",
+        ),
+    ] = None,
+    values: Values = None,
+    lake: LakeRoot = "",
+    cores: Cores = None,
+    debug: Debug = False,
+) -> None:
+    """Replace a reference table as a whole; running pipelines take the new version up between two batches.
+
+    The rows are checked first (the declared columns, the primary key unique and not NULL): where they are refused, the
+    version in use stays.
+
+    [dim]headrace refresh planes --from planes.csv --pipeline flights.sql[/dim]
+
+    [dim]headrace refresh planes --from /data/planes --lake lake/flights[/dim]
+    """
+    given = variables(values)
+
+    def call() -> ExitCode:
+        from headrace.runtime.lake import lake_of, named_lake
+        from headrace.runtime.refresh import declared_table
+        from headrace.runtime.refresh import refresh as publish
+        from headrace.runtime.session import spark_session
+        from headrace.sql.compile import compile_file
+
+        compiled = compile_file(pipeline, given) if pipeline is not None else None
+        root = named_lake(lake) if compiled is None else lake_of(compiled, lake)
+        declared = declared_table(table, root, compiled)
+        spark = spark_session(f"headrace refresh {table}", cores=cores)
+        try:
+            typer.echo(publish(spark, root, declared, source).render())
+        finally:
+            spark.stop()
+        return ExitCode.DONE
+
+    leave(call, file=str(pipeline or ""), debug=debug)
+
+
+@app.command(rich_help_panel=RUN)
 def demo(  # noqa: PLR0913 the options of the verb
     lake: Annotated[Path, typer.Option(metavar="DIR", help="The demo's own folder; made anew.")] = Path(
         "lake/demo"

@@ -100,3 +100,20 @@ def test_a_refused_pipeline_fails_at_once_and_leaves_nothing(
     run = dag_of("stream").test(run_conf=conf)
     assert outcome(run) == ("failed", {"stream": ("failed", 1)})
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_refresh_publishes_a_table_and_refused_rows_fail_it_at_once(tmp_path: Path, dag_of: DagOf) -> None:
+    pipeline, lake = tmp_path / "prices.sql", tmp_path / "lake"
+    pipeline.write_text("CREATE TABLE prices (shop STRING, price BIGINT, PRIMARY KEY (shop));")
+    conf = {"table": "prices", "pipeline": str(pipeline), "lake": str(lake), "set": {}}
+    for name, rows in (("first", "A,1\nB,2\n"), ("second", "A,3\nA,4\n")):
+        (tmp_path / f"{name}.csv").write_text(f"shop,price\n{rows}")
+    run = dag_of("refresh_broadcast").test(run_conf=conf | {"from": str(tmp_path / "first.csv")})
+    assert outcome(run) == ("success", {"refresh": ("success", 1)})
+    run = dag_of("refresh_broadcast").test(run_conf=conf | {"from": str(tmp_path / "second.csv")})
+    assert outcome(run) == ("failed", {"refresh": ("failed", 1)})
+    table = DeltaTable(str(lake / "prices"))
+    assert (table.version(), table.to_pyarrow_table().to_pylist()) == (
+        0,
+        [{"shop": "A", "price": 1}, {"shop": "B", "price": 2}],
+    )

@@ -37,6 +37,11 @@ def test_params_become_the_options_of_the_door(params: dict[str, Any], options: 
     assert arguments({"pipeline": "/data/p.sql", **params}) == ["/data/p.sql", *options]
 
 
+def test_a_table_comes_before_the_pipeline_that_declares_it() -> None:
+    asked = {"table": "t", "from": "new.csv", "pipeline": "/data/p.sql", "lake": ""}
+    assert arguments(asked) == ["t", "--pipeline", "/data/p.sql", "--from", "new.csv"]
+
+
 def test_a_relative_pipeline_is_one_of_the_projects() -> None:
     assert arguments({"pipeline": "dags/pipelines/p.sql"}) == [str(PROJECT / "dags" / "pipelines" / "p.sql")]
 

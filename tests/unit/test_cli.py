@@ -28,7 +28,7 @@ from headrace.errors import (
     Unknown,
 )
 
-VERBS = ("run", "rejected", "replay", "demo", "check", "explain", "test", "gate")
+VERBS = ("run", "rejected", "replay", "refresh", "demo", "check", "explain", "test", "gate")
 GOOD = """
 CREATE STREAM s (k STRING, ts TIMESTAMP, v BIGINT, WATERMARK FOR ts AS ts);
 CREATE TABLE r AS SELECT k, SUM(v) AS total FROM s GROUP BY k;
@@ -136,7 +136,7 @@ def test_help_names_every_verb_and_the_exit_codes(capsys: pytest.CaptureFixture[
     assert "2 refused" in said
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "stream", "quality-gate"])
+@pytest.mark.parametrize("verb", [*VERBS, "stream", "refresh-broadcast", "quality-gate"])
 def test_every_verb_and_alias_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended([verb, "--help"]) == 0
     assert f"headrace {verb}" in capsys.readouterr().out

@@ -65,5 +65,11 @@ def bound(pipeline: Pipeline, lake: Lake) -> Pipeline:
 
 def lake_of(pipeline: Pipeline, override: str = "") -> Lake:
     """The lake that was asked for, else SET 'lake', else `lake/<pipeline name>` in the working folder."""
-    root = override or pipeline.setting("lake") or os.path.join("lake", pipeline.name)
+    return named_lake(override or pipeline.setting("lake") or os.path.join("lake", pipeline.name))
+
+
+def named_lake(root: str) -> Lake:
+    """The lake at a root. Raises Refused where none is named."""
+    if not root:
+        raise Refused("no lake is named", hint="--lake DIR, or the pipeline that it is of: --pipeline FILE")
     return Lake(root.rstrip("/") if "://" in root else str(Path(root).expanduser().absolute()))

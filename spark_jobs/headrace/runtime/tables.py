@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -25,6 +26,7 @@ from headrace.runtime.arrowcast import fitted
 from headrace.runtime.lake import Lake
 from headrace.sql.nodes import Table
 
+DECLARATION = "headrace.declaration"  # in a version's commit
 SMALL = 10 * 1024 * 1024  # bytes up to which a version travels as a local relation and is broadcast
 
 
@@ -50,16 +52,50 @@ def publish(lake: Lake, table: Table, rows: pa.Table) -> int:
     declared = _as_declared(table, rows)
     _check(table, declared)
     path = lake.table(table.name)
-    write_deltalake(path, declared, mode="overwrite", schema_mode="overwrite" if _exists(path) else None)
+    write_deltalake(
+        path,
+        declared,
+        mode="overwrite",
+        schema_mode="overwrite" if _exists(path) else None,
+        commit_properties=CommitProperties(custom_metadata={DECLARATION: ddl(table)}),
+    )
     return int(DeltaTable(path).version())
+
+
+def ddl(table: Table) -> str:
+    """The table's declaration, as a pipeline has it."""
+    columns = [f"`{c.name}` {c.type}{' NOT NULL' if c.not_null else ''}" for c in table.columns]
+    keys = ", ".join(f"`{name}`" for name in table.primary_key)
+    named = {"connector": table.connector, **dict(table.options)} if table.connector else {}
+    options = ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in named.items())
+    tail = f" WITH ({options})" if options else ""
+    return f"CREATE TABLE `{table.name}` ({', '.join(columns)}, PRIMARY KEY ({keys})){tail};"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of one version of a table."""
+
+    rows: int
+    bytes: int
+
+
+def size_of(lake: Lake, table: Table, version: int) -> Size:
+    """By the log alone."""
+    actions = DeltaTable(lake.table(table.name), version=version).get_add_actions(flatten=True)
+    rows, sizes = (actions[name].to_pylist() for name in ("num_records", "size_bytes"))
+    return Size(sum(rows), sum(sizes))
 
 
 def read_version(spark: SparkSession, lake: Lake, table: Table, version: int) -> DataFrame:
     """The rows of one version: small ones as a local relation, which Spark broadcasts."""
     path = lake.table(table.name)
     held = DeltaTable(path, version=version)
-    size = sum(held.get_add_actions(flatten=True)["size_bytes"].to_pylist())
-    if size > SMALL:
+    if size_of(lake, table, version).bytes > SMALL:
         frame = spark.read.format("delta").option("versionAsOf", version).load(path)
         return frame.select(*(f"`{c.name}`" for c in table.columns))
     rows = _as_declared(table, held.to_pyarrow_table())
@@ -67,7 +103,7 @@ def read_version(spark: SparkSession, lake: Lake, table: Table, version: int) ->
 
 
 def load_declared(spark: SparkSession, lake: Lake, table: Table) -> int:
-    """Build the table's first version from its connector (`files`: csv, json or parquet; `delta`).
+    """Publish a version from the table's connector (`files`: csv, json or parquet; `delta`).
 
     Raises Refused where there is nothing, where it can't be read as declared, or what `publish` raises.
     """
