@@ -60,8 +60,10 @@ class AsOf(StoredOnce):
         taken = in_time(rows, self.behind(watermark_ms), watermark_ms)
         coming = collecting(taken.rows)
         due = self.due(state, rows, watermark_ms)
-        passed = due.withColumns({MATCH: self._match(), KEEP: self.needed()}).localCheckpoint()
-        found = passed.where(~F.col(OUT) & ~F.col(IS_RIGHT))
+        asks = ~F.col(OUT) & ~F.col(IS_RIGHT)
+        passed = due.withColumns({MATCH: self._last_right(), KEEP: self.needed()}).where(asks | F.col(KEEP))
+        passed = passed.localCheckpoint()
+        found = passed.where(asks).withColumn(MATCH, self._match())
         if self.node.kind == "inner":
             found = found.where(F.col(MATCH).isNotNull())
         return Turn(
@@ -77,15 +79,19 @@ class AsOf(StoredOnce):
         later = F.expr(f"lead(CASE WHEN {IS_RIGHT} THEN TRUE END) IGNORE NULLS OVER ({self._in_order})")
         return F.col(IS_RIGHT) & later.isNull()
 
-    def _match(self) -> Column:
+    def _last_right(self) -> Column:
+        """The last right row of its keys so far, itself included."""
         row = ", ".join([TIME, *(f"`{name}`" for name, _, _ in _columns(self.node, 1))])
         until_here = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-        last = f"last(CASE WHEN {IS_RIGHT} THEN struct({row}) END) IGNORE NULLS OVER ({self._in_order} {until_here})"
-        fits = [f"{key} IS NOT NULL" for key in _keys(self.node)]  # NULL keys never match
+        right = f"CASE WHEN {IS_RIGHT} THEN struct({row}) END"
+        return F.expr(f"last({right}) IGNORE NULLS OVER ({self._in_order} {until_here})")
+
+    def _match(self) -> Column:
+        """The last right row, where it fits: NULL keys never match, nor does one that is too old."""
+        fits = [f"{key} IS NOT NULL" for key in _keys(self.node)]
         if self.node.within is not None:
-            age = f"unix_micros({TIME}) - unix_micros(({last}).{TIME})"
-            fits.append(f"{age} <= {self.node.within.micros}L")
-        return F.expr(f"CASE WHEN {' AND '.join(fits)} THEN {last} END")
+            fits.append(f"unix_micros({TIME}) - unix_micros({MATCH}.{TIME}) <= {self.node.within.micros}L")
+        return F.expr(f"CASE WHEN {' AND '.join(fits)} THEN {MATCH} END")
 
     def _relations(self) -> list[Column]:
         """Each relation as a column of its alias."""
