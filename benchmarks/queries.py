@@ -19,7 +19,6 @@ PARTITIONS = 2  # N, the number of cores
 def stream(micros: str, name: str = "s", rows: int = BATCH_ROWS) -> str:
     """A stream in Headrace SQL, its event time as microseconds, `rows` of it in each batch."""
     return f"""
-SET 'state.partitions' = '{PARTITIONS}';
 CREATE STREAM {name} (timestamp TIMESTAMP, value BIGINT,
     k AS value % {KEYS}, ts AS timestamp_micros({micros}), v AS value % 1000,
     WATERMARK FOR ts AS ts - INTERVAL '10' SECOND)
@@ -27,12 +26,12 @@ CREATE STREAM {name} (timestamp TIMESTAMP, value BIGINT,
 """
 
 
-HEADRACE_STREAM = stream("value * 100")
-BURSTS = stream(f"value * 100 + (value DIV {20 * KEYS}) * 10000000")  # 20 rows of a key, then 10 s of silence
-HALVES = (
-    stream("value * 200", "l", BATCH_ROWS // 2)
-    + stream("value * 200", "r", BATCH_ROWS // 2).partition(";")[2]
-)
+SETTING = f"SET 'state.partitions' = '{PARTITIONS}';"
+HEADRACE_STREAM = SETTING + stream("value * 100")
+BURSTS = SETTING + stream(
+    f"value * 100 + (value DIV {20 * KEYS}) * 10000000"
+)  # 20 rows of a key, then 10 s of silence
+HALVES = SETTING + "".join(stream("value * 200", name, BATCH_ROWS // 2) for name in "lr")
 SPARK_COLUMNS = (
     f"value % {KEYS} AS k",
     "timestamp_micros(value * 100) AS ts",

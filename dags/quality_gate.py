@@ -8,22 +8,17 @@ The task fails, and is not tried again, where results differ (exit code 3) or wh
 input is no longer there (4); the log names the rows.
 """
 
-from datetime import timedelta
-
 from airflow.sdk import DAG
 
 from headrace_airflow.params import LAKE, PIPELINE, SET, SINCE
-from headrace_airflow.submit import RESULTS, HeadraceSubmitOperator, asked
+from headrace_airflow.submit import ALIKE, RESULTS, HeadraceSubmitOperator, asked
 
 with DAG(
     "quality_gate",
     doc_md=__doc__,
     schedule=RESULTS,
-    catchup=False,
-    max_active_runs=1,
     params={"pipeline": PIPELINE, "lake": LAKE, "since": SINCE, "set": SET},
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
-    tags=["headrace"],
+    **ALIKE,
 ) as dag:
     gate = HeadraceSubmitOperator.partial(
         task_id="gate", door="quality_gate", map_index_template="{{ task.request.pipeline }}"

@@ -7,21 +7,16 @@ others.
 Rows that are refused (exit code 2) leave the version in use in place; the task fails and is not tried again.
 """
 
-from datetime import timedelta
-
 from airflow.sdk import DAG
 
 from headrace_airflow.params import LAKE, PIPELINE, SET, SOURCE, TABLE
-from headrace_airflow.submit import TABLES, HeadraceSubmitOperator
+from headrace_airflow.submit import ALIKE, TABLES, HeadraceSubmitOperator
 
 with DAG(
     "refresh_broadcast",
     doc_md=__doc__,
     schedule="@daily",
-    catchup=False,
-    max_active_runs=1,
     params={"table": TABLE, "from": SOURCE, "pipeline": PIPELINE, "lake": LAKE, "set": SET},
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
-    tags=["headrace"],
+    **ALIKE,
 ) as dag:
     HeadraceSubmitOperator(task_id="refresh", door="refresh_broadcast", outlets=[TABLES])

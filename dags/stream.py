@@ -9,21 +9,16 @@ pipeline (exit code 2), or one that another run owns (5); the task's log says wh
 When the run ends well, **quality_gate** checks what it wrote.
 """
 
-from datetime import timedelta
-
 from airflow.sdk import DAG
 
 from headrace_airflow.params import LAKE, MODE, PARTITIONS, PIPELINE, SET
-from headrace_airflow.submit import RESULTS, HeadraceSubmitOperator
+from headrace_airflow.submit import ALIKE, RESULTS, HeadraceSubmitOperator
 
 with DAG(
     "stream",
     doc_md=__doc__,
     schedule=None,
-    catchup=False,
-    max_active_runs=1,
     params={"pipeline": PIPELINE, "mode": MODE, "lake": LAKE, "partitions": PARTITIONS, "set": SET},
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
-    tags=["headrace"],
+    **ALIKE,
 ) as dag:
     HeadraceSubmitOperator(task_id="stream", door="stream", outlets=[RESULTS])

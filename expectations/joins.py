@@ -57,10 +57,8 @@ def _join_as_of(whole: Text, select: Select, items: list[Item], live: list[Item]
         if whole.words[index].says == "ASOF":
             whole.replace((index, index + 1), "")
     since, until = (f"{right.alias}.{name}" for name in ("__time", "__until"))
-    time, strict = (
-        f"{left.alias}.__time",
-        any(word.says in ("<", ">") for word in whole.words[slice(*matched)]),
-    )
+    time = f"{left.alias}.__time"
+    strict = any(word.says in ("<", ">") for word in whole.words[slice(*matched)])
     valid = [f"{time} {'>' if strict else '>='} {since}"]
     valid.append(f"({until} IS NULL OR {time} {'<=' if strict else '<'} {until})")
     valid += [
@@ -68,25 +66,15 @@ def _join_as_of(whole: Text, select: Select, items: list[Item], live: list[Item]
         for age in join_tolerance(whole.text, whole.words)
     ]
     tie(whole, on, " AND ".join(valid))
-    hidden = replace(right.shape, unshown=(*right.shape.unshown, "__until"))
-    hide_in_stars(whole, select, [replace(item, shape=hidden) if item is right else item for item in items])
+    hide_in_stars(whole, select, _hiding(items, [right], ("__until",)))
     return Shape(streaming=True, due=time)
 
 
 def _right_keys(whole: Text, on: Stretch, aliases: tuple[str, str]) -> list[str]:
     """Of each equality in ON the side that is of the right relation."""
-    words, (first, stop) = whole.words, on
-    ends = [
-        index
-        for index in range(first, stop)
-        if words[index].says == "AND" and words[index].depth == words[first].depth
-    ]
-    found = []
-    for start, end in zip([first, *(index + 1 for index in ends)], [*ends, stop], strict=True):
-        equal = next(index for index in range(start, end) if words[index].says == "=")
-        sides = [(start, equal), (equal + 1, end)]
-        found.append(whole.at(sides[_which_is_right(whole, sides, aliases)]))
-    return found
+    words = whole.words
+    equalities = [split(words, *part, "=") for part in split(words, *on, "AND")]
+    return [whole.at(sides[_which_is_right(whole, sides, aliases)]) for sides in equalities]
 
 
 def _which_is_right(whole: Text, sides: list[Stretch], aliases: tuple[str, str]) -> int:
@@ -102,6 +90,16 @@ def _which_is_right(whole: Text, sides: list[Stretch], aliases: tuple[str, str])
         if left in named:
             return 1 - n
     raise ValueError("an as-of join whose ON does not say of which side its columns are")
+
+
+def _hiding(items: list[Item], those: list[Item], names: tuple[str, ...]) -> list[Item]:
+    """The items, `those` of them with more columns that `*` does not show."""
+    return [
+        replace(item, shape=replace(item.shape, unshown=(*item.shape.unshown, *names)))
+        if item in those
+        else item
+        for item in items
+    ]
 
 
 def _and_on(whole: Text, item: Item, conditions: list[str]) -> None:
@@ -133,9 +131,7 @@ def _join_in_windows(whole: Text, select: Select, items: list[Item], live: list[
         name_bounds(whole, stretch, (either[0], either[1]), selected=True)
     if select.where is not None:
         name_bounds(whole, select.where, (either[0], either[1]))
-    hidden = [replace(item.shape, unshown=(*item.shape.unshown, *GROUPED_BOUNDS)) for item in live]
-    shown = {id(item): replace(item, shape=shape) for item, shape in zip(live, hidden, strict=True)}
-    hide_in_stars(whole, select, [shown.get(id(item), item) for item in items])
+    hide_in_stars(whole, select, _hiding(items, live, GROUPED_BOUNDS))
     due = ""
     if whole.names.waits is not None:
         miss = f"{left}.{started} IS NULL OR {right}.{started} IS NULL"

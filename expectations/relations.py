@@ -93,8 +93,8 @@ def items_of(whole: Text, select: Select, scope: Scope, derived: Derived) -> lis
         item, at = _item(whole, (at, stop), scope, derived)
         item = replace(item, place=(start, at))
         if at < stop and words[at].says == "MATCH_CONDITION":
-            item = replace(item, matched=(at, closing(words, at + 1) + 1))
-            at = item.matched[1] if item.matched else at
+            matched = (at, closing(words, at + 1) + 1)
+            item, at = replace(item, matched=matched), matched[1]
         start_of_rest = at
         while at < stop and not (words[at].depth == words[select.source[0]].depth and _next_item(words, at)):
             at += 1

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ from headrace_airflow.arguments import PROJECT, arguments, subject
 
 RESULTS = Asset(name="headrace_results", uri="headrace://results")
 TABLES = Asset(name="headrace_tables", uri="headrace://tables")
+
+# What every DAG has: one run at a time, and faults tried again.
+ALIKE: Mapping[str, Any] = {
+    "catchup": False,
+    "max_active_runs": 1,
+    "default_args": {"retries": 2, "retry_delay": timedelta(seconds=15)},
+    "tags": ["headrace"],
+}
 
 # Exit codes of the doors that another try would meet again (SEMANTICS 6).
 FINAL = {2: "refused", 3: "unequal", 4: "unknown", 5: "not the owner"}

@@ -8,6 +8,7 @@ the watermark has passed the last one of each key is kept, for ever or as long a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -51,10 +52,7 @@ class AsOf(StoredOnce):
     """The operator of a JoinAsOf node, over the rows of `both_sides`."""
 
     node: JoinAsOf
-
-    @property
-    def time(self) -> str:
-        return TIME
+    time: ClassVar[str] = TIME
 
     def turn(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> Turn:
         taken = in_time(rows, self.behind(watermark_ms), watermark_ms)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -212,10 +212,7 @@ class StoredOnce:
 
     __slots__ = ()
 
-    @property
-    def time(self) -> str:
-        """The column of the rows' time."""
-        raise NotImplementedError
+    time: ClassVar[str]  # the column of the rows' time
 
     def needed(self) -> Column:
         """Whether a row is needed for later ones, among those whose turn has come."""

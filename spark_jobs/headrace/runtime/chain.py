@@ -102,18 +102,20 @@ def chain_of(result: Result, lookup: Callable[[str], DataFrame], folder: str, ge
         return CarriedState(operator, f"{folder}/{name}", f"headrace:{result.name}:{generation}:{name}")
 
     node = carried_node(result)
-    inside = None
-    match node:
-        case RowsWindow():
-            inside = state(RowsWindows(node), "rows")
-        case JoinAsOf():
-            inside = state(AsOf(node), "asof")
-        case Aggregate():
-            inside = state(SessionChanges(node), "sessions")
-        case None:
-            pass
+    inside = state(*_operator(node)) if node is not None else None
     changes = state(Changelog(result, _end_column(result)), "changelog") if result.changelog else None
     return Chain(result, lookup, inside, node, changes)
+
+
+def _operator(node: Carried) -> tuple[Operator, str]:
+    """The operator of a node, and what its state is called."""
+    match node:
+        case RowsWindow():
+            return RowsWindows(node), "rows"
+        case JoinAsOf():
+            return AsOf(node), "asof"
+        case Aggregate():
+            return SessionChanges(node), "sessions"
 
 
 def _over_sessions(node: Aggregate) -> bool:

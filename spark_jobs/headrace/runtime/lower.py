@@ -135,11 +135,13 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
         case JoinTable(kind=kind, condition=condition):
             left, right = lower(node.left, inputs), lower(node.right, inputs)
             return analysed(lambda f: f.join(right, F.expr(condition), kind), left, node.place, "JOIN")
-        case JoinStreams(window=window) if window is not None:
-            sides = (lower(node.left, inputs), lower(node.right, inputs))
-            return _join_in_windows(node, window, sides)
-        case JoinStreams():
-            return _join_streams(node, lower(node.left, inputs), lower(node.right, inputs))
+        case JoinStreams(window=window):
+            left, right = (
+                _fitting(lower(side, inputs), n, node) for n, side in enumerate((node.left, node.right))
+            )
+            if window is None:
+                return _join_streams(node, left, right).drop(*FITS)
+            return _join_in_windows(node, window, (left, right)).drop(*FITS)
         case JoinAsOf():
             left, right = lower(node.left, inputs), lower(node.right, inputs)
             return analysed(lambda f: both_sides(node, f, right), left, node.place, "ASOF JOIN")
@@ -162,7 +164,7 @@ def _project(rows: DataFrame, columns: tuple[Named, ...], inputs: Inputs) -> Dat
         raise
 
 
-def _select(*columns: Column) -> Callable[[DataFrame], DataFrame]:
+def _select(*columns: Column | str) -> Callable[[DataFrame], DataFrame]:
     return lambda rows: rows.select(*columns)
 
 
@@ -273,7 +275,7 @@ def _join_streams(node: JoinStreams, left: DataFrame, right: DataFrame) -> DataF
             f"{MATCHED[1]} <= {BOUNDED[0]} + {late} AND {MATCHED[0]} <= {BOUNDED[1]} + {soon}"
         )
     joined = analysed(lambda f: f.join(sides[1], condition, node.kind), sides[0], node.place, "JOIN")
-    return joined.drop(*MATCHED, *BOUNDED, *FITS)
+    return joined.drop(*MATCHED, *BOUNDED)
 
 
 def _join_in_windows(node: JoinStreams, window: Window, sides: tuple[DataFrame, DataFrame]) -> DataFrame:
@@ -286,11 +288,10 @@ def _join_in_windows(node: JoinStreams, window: Window, sides: tuple[DataFrame, 
         F.expr(f"timestamp_micros(unix_micros(coalesce({one}, {other})) - {SHIFT_US}L)").alias(name)
         for one, other, name in zip(*SIDES, ("window_start", "window_end"), strict=True)
     ]
-    return joined.select("*", *borders).drop(*SIDES[0], *SIDES[1], *FITS)
+    return joined.select("*", *borders).drop(*SIDES[0], *SIDES[1])
 
 
 def _bordered(side: DataFrame, n: int, node: JoinStreams, window: Window) -> DataFrame:
-    side = _fitting(side, n, node)
     spread = _in_windows(side, replace(window, time=node.times[n], place=node.place), SHIFT_US)
     start = F.col("__w.start").alias(SIDES[n][0])
     return spread.select("*", start, F.col("__w.end").alias(SIDES[n][1], metadata=WATERMARKED)).drop("__w")
@@ -307,12 +308,14 @@ def _condition(node: JoinStreams) -> Column:
 
 
 def _fitting(side: DataFrame, n: int, node: JoinStreams) -> DataFrame:
-    return side.select("*", F.expr(node.own[n]).alias(FITS[n])) if node.own[n] else side
+    """A side with what the join asks of it alone worked out."""
+    if not node.own[n]:
+        return side
+    return analysed(_select("*", F.expr(node.own[n]).alias(FITS[n])), side, node.place, "JOIN")
 
 
 def _timed(side: DataFrame, n: int, node: JoinStreams) -> DataFrame:
     """A side with its event time where Spark's join looks for it."""
-    side = _fitting(side, n, node)
     if not node.times[n]:
         return side
     micros, delay = f"unix_micros({node.times[n]}) + {SHIFT_US}L", waited((node.left, node.right)[n])

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
 from headrace.errors import HeadraceError, Refused
-from headrace.runtime import tables
+from headrace.runtime import deltawrite, tables
 from headrace.runtime.lake import Lake
 from headrace.sql.compile import compile_pipeline
 from headrace.sql.nodes import Pipeline, Table
@@ -55,7 +55,7 @@ def refresh(spark: SparkSession, lake: Lake, table: Table, source: str) -> Refre
         raise HeadraceError(
             f"table {table.name}: another refresh was published meanwhile: {error}"
         ) from error
-    size = tables.size_of(lake, table, version)
+    size = tables.size_of(DeltaTable(lake.table(table.name), version=version))
     return Refreshed(table.name, version, before, size.rows, size.bytes, time.monotonic() - begun)
 
 
@@ -64,7 +64,7 @@ def from_source(table: Table, source: str) -> Table:
     path = Path(source).expanduser().absolute()
     if not path.exists():
         raise Refused(f"table {table.name}: there is nothing at {path}", hint="--from names its new rows")
-    if (path / "_delta_log").is_dir():
+    if tables.is_delta(path):
         return replace(table, connector="delta", options=(("path", str(path)),))
     options = dict(table.options) if table.connector == "files" else {"csv.header": "true"}
     form = _format(path) or options.get("format")
@@ -95,11 +95,8 @@ def declared_table(name: str, lake: Lake, pipeline: Pipeline | None) -> Table:
             hint = did_you_mean(name, known) or f"it has {', '.join(known) or 'no reference table'}"
             raise Refused(f"the pipeline {pipeline.name} has no reference table {name}", hint=hint)
         return found[0]
-    try:
-        last = DeltaTable(f"{lake.root}/{name}").history(1)[0]
-    except TableNotFoundError:
-        last = {}
-    text = last.get(tables.DECLARATION)
+    published = deltawrite.opened(lake.table(name))
+    text = published.history(1)[0].get(tables.DECLARATION) if published is not None else None
     if text is None:
         raise Refused(
             f"the lake {lake.root} does not say what the table {name} is declared as",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -22,10 +23,7 @@ class RowsWindows(StoredOnce):
     """The operator of a RowsWindow node."""
 
     node: RowsWindow
-
-    @property
-    def time(self) -> str:
-        return "_event_time"
+    time: ClassVar[str] = "_event_time"
 
     def turn(self, state: DataFrame | None, rows: DataFrame, watermark_ms: int | None) -> Turn:
         keyed = rows.withColumns({} if self.node.keys else {ALL: F.lit(0)})

@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import TableNotFoundError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -22,9 +21,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace.errors import Refused
+from headrace.runtime import deltawrite
 from headrace.runtime.arrowcast import fitted
 from headrace.runtime.lake import Lake
+from headrace.sql.aggregates import literal
 from headrace.sql.nodes import Table
+from headrace.sql.parse import quoted
 
 DECLARATION = "headrace.declaration"  # in a version's commit
 SMALL = 10 * 1024 * 1024  # bytes up to which a version travels as a local relation and is broadcast
@@ -37,10 +39,8 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 def newest_version(lake: Lake, table: Table) -> int | None:
     """The newest published version; None where there is none yet."""
-    try:
-        return int(DeltaTable(lake.table(table.name)).version())
-    except TableNotFoundError:
-        return None
+    published = deltawrite.opened(lake.table(table.name))
+    return None if published is None else int(published.version())
 
 
 def publish(lake: Lake, table: Table, rows: pa.Table) -> int:
@@ -56,7 +56,7 @@ def publish(lake: Lake, table: Table, rows: pa.Table) -> int:
         path,
         declared,
         mode="overwrite",
-        schema_mode="overwrite" if _exists(path) else None,
+        schema_mode="overwrite" if is_delta(path) else None,
         commit_properties=CommitProperties(custom_metadata={DECLARATION: ddl(table)}),
     )
     return int(DeltaTable(path).version())
@@ -64,16 +64,12 @@ def publish(lake: Lake, table: Table, rows: pa.Table) -> int:
 
 def ddl(table: Table) -> str:
     """The table's declaration, as a pipeline has it."""
-    columns = [f"`{c.name}` {c.type}{' NOT NULL' if c.not_null else ''}" for c in table.columns]
-    keys = ", ".join(f"`{name}`" for name in table.primary_key)
+    columns = [f"{quoted(c.name)} {c.type}{' NOT NULL' if c.not_null else ''}" for c in table.columns]
+    keys = ", ".join(map(quoted, table.primary_key))
     named = {"connector": table.connector, **dict(table.options)} if table.connector else {}
-    options = ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in named.items())
+    options = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in named.items())
     tail = f" WITH ({options})" if options else ""
-    return f"CREATE TABLE `{table.name}` ({', '.join(columns)}, PRIMARY KEY ({keys})){tail};"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"CREATE TABLE {quoted(table.name)} ({', '.join(columns)}, PRIMARY KEY ({keys})){tail};"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +80,9 @@ class Size:
     bytes: int
 
 
-def size_of(lake: Lake, table: Table, version: int) -> Size:
+def size_of(version: DeltaTable) -> Size:
     """By the log alone."""
-    actions = DeltaTable(lake.table(table.name), version=version).get_add_actions(flatten=True)
+    actions = version.get_add_actions(flatten=True)
     rows, sizes = (actions[name].to_pylist() for name in ("num_records", "size_bytes"))
     return Size(sum(rows), sum(sizes))
 
@@ -95,7 +91,7 @@ def read_version(spark: SparkSession, lake: Lake, table: Table, version: int) ->
     """The rows of one version: small ones as a local relation, which Spark broadcasts."""
     path = lake.table(table.name)
     held = DeltaTable(path, version=version)
-    if size_of(lake, table, version).bytes > SMALL:
+    if size_of(held).bytes > SMALL:
         frame = spark.read.format("delta").option("versionAsOf", version).load(path)
         return frame.select(*(f"`{c.name}`" for c in table.columns))
     rows = _as_declared(table, held.to_pyarrow_table())
@@ -167,7 +163,8 @@ def _struct(table: Table) -> StructType:
     return schema
 
 
-def _exists(path: str) -> bool:
+def is_delta(path: str | Path) -> bool:
+    """Whether a Delta table lies there."""
     return Path(path, "_delta_log").is_dir()
 
 

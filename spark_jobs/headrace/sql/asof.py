@@ -52,14 +52,13 @@ class AsOf:
     def node(self, below: Node) -> JoinAsOf:
         """The join with the rows of its left side, `below`."""
         within = self.options.get("join.tolerance")
-        partition, offset = (self._text(name, self.right) for name in ("_partition", "_offset"))
         return JoinAsOf(
             below,
             self.right.relation.node,
             "left" if self.join.side else "inner",
             keys_of(self.join, self.right, self.scope, self.names).pairs,
-            (self._text("_event_time", self.left), self._text("_event_time", self.right)),
-            (partition, offset),
+            (_text("_event_time", self.left), _text("_event_time", self.right)),
+            (_text("_partition", self.right), _text("_offset", self.right)),
             (tuple(map(_shown, self.scope.members[:-1])), (_shown(self.right),)),
             strict=self._bound() == _BEFORE,
             within=Interval(0, duration_ms(within) * 1000) if within is not None else None,
@@ -68,7 +67,7 @@ class AsOf:
 
     def _check_match(self) -> None:
         faults, condition = self.names.faults, self.join.args.get("match_condition")
-        hint = f"MATCH_CONDITION ({self._time(self.left)} >= {self._time(self.right)})"
+        hint = f"MATCH_CONDITION ({time_name(self.left)} >= {time_name(self.right)})"
         if condition is None:
             faults.add("an as-of join needs a MATCH_CONDITION", span_of(self.join.this), hint)
         elif self._bound() not in (_NEWEST, _BEFORE):
@@ -91,14 +90,6 @@ class AsOf:
         pair = Pair(self.left, self.right, self.scope, self.names.faults)
         return bound_of(cast("exp.Expr | None", self.join.args.get("match_condition")), pair)
 
-    @staticmethod
-    def _text(column: str, member: Member) -> str:
-        return spark_sql(column_node(column, member.alias))
-
-    @staticmethod
-    def _time(member: Member) -> str:
-        return time_name(member)
-
 
 def time_name(member: Member) -> str:
     """A relation's event time, as a query would name it."""
@@ -115,4 +106,8 @@ def _columns(member: Member) -> Iterable[Named]:
     folded = {name.casefold() for name in own}
     system = SYSTEM_COLUMNS if member.relation.carries else ()
     for name in (*own, *(one for one in system if one not in folded)):
-        yield Named(name, spark_sql(column_node(name, member.alias)))
+        yield Named(name, _text(name, member))
+
+
+def _text(column: str, member: Member) -> str:
+    return spark_sql(column_node(column, member.alias))
