@@ -362,6 +362,9 @@ class _Meeting:
             faults.add(
                 "join.tolerance is of as-of joins", where, "the time bound says how far a match may be"
             )
+        elif self.options.get("join.type") == "asof":
+            hint = "write … ASOF JOIN … MATCH_CONDITION (…) ON …"
+            faults.add("'join.type' = 'asof' of a join within a time bound", where, hint)
         elif retention is not None and duration_ms(retention) * 1000 < max(upper, -lower):
             hint = "leave it out: state is held just as long as the bound needs"
             faults.add("join.retention is shorter than the bound, and matches would be lost", where, hint)
