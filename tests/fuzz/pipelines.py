@@ -106,7 +106,7 @@ def drawn(seed: int, kinds: tuple[str, ...] = ()) -> Fuzzed:
     chance = Random(seed)
     columns = tuple((f"v{n}", chance.choice(TYPES)) for n in range(chance.randint(2, 4)))
     lateness = chance.choice([0, 2, 5, 20])
-    drawn_queries = [_query(chance, columns, n, kinds or KINDS) for n in range(chance.randint(1, 3))]
+    drawn_queries = [_query(chance, columns, n, kinds or KINDS) for n in range(chance.choice([1, 1, 1, 2]))]
     queries = tuple(query for several in drawn_queries for query in several)
     batches = tuple(_batches(chance, columns, lateness, _streams(queries)))
     restarts = frozenset(n for n in range(len(batches)) if chance.random() < 0.2)
@@ -301,7 +301,7 @@ def _batches(
     sources = [(stream, source) for stream in streams for source in range(chance.randint(1, 3))]
     clocks = {source: float(chance.randint(0, 5)) for source in sources}
     found = []
-    for _ in range(chance.randint(2, 5)):
+    for _ in range(chance.choice([2, 2, 3, 3, 4])):
         parts = []
         for source in sources:
             if chance.random() < 0.25:
