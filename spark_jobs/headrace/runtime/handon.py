@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from headrace.runtime.deltarange import newest_version
 from headrace.runtime.running import RunningQuery
-from headrace.sql.nodes import Stream, Windowed, walk
+from headrace.sql.nodes import JoinAsOf, JoinStreams, RowsWindow, Stream, Windowed, walk
 
 MONTH_MS = 31 * 86_400_000
 
@@ -49,9 +49,13 @@ class HandOn:
             noted = self.waiting.get(scan.stream.name)
             if noted is not None and int(scan.consumed.get("version", -1)) >= noted.version:
                 del self.waiting[scan.stream.name]
-                self.reader.tracking.hand_on(noted.stream, noted.watermark_ms - self._held_back_ms())
+                self.reader.tracking.hand_on(
+                    noted.stream, noted.watermark_ms - self._held_back_ms(noted.stream)
+                )
 
-    def _held_back_ms(self) -> int:
-        windows = [node.window for node in walk(self.reader.result.plan) if isinstance(node, Windowed)]
-        spans = [window.held_back for window in windows]
+    def _held_back_ms(self, stream: Stream) -> int:
+        nodes = list(walk(self.reader.result.plan))
+        spans = [node.window.held_back for node in nodes if isinstance(node, Windowed)]
+        if any(isinstance(node, JoinStreams | JoinAsOf | RowsWindow) for node in nodes):
+            spans.append(stream.waited)  # they judge each row by its own time
         return max((span.micros // 1000 + span.months * MONTH_MS for span in spans), default=0)

@@ -44,7 +44,10 @@ class Joined:
     scope: Scope
     carries: bool
     stream_alias: str = ""
-    untimed: str = ""  # the relation whose times are not the rows': the right side of an as-of join
+    untimed: frozenset[str] = (
+        frozenset()
+    )  # relations whose times are not the rows': as-of joined, or missing now and then
+    in_columns: bool = False  # above an as-of join a relation is a column
 
     @property
     def of_tables(self) -> bool:
@@ -56,7 +59,7 @@ class Joined:
         if not isinstance(node, exp.Column):
             return False
         found = self.scope.find(node.name, node.table)
-        if len(found) != 1 or found[0].outer or (self.untimed and found[0].member.alias == self.untimed):
+        if len(found) != 1 or found[0].outer or found[0].member.alias in self.untimed:
             return False
         return found[0].column == "_event_time" or found[0].member.relation.is_time(found[0].column)
 
@@ -139,7 +142,7 @@ def _join(join: exp.Join, member: Member, joined: Joined, names: Names) -> Joine
             hint = "the stream's side may be kept: stream LEFT JOIN table"
             message = "an outer join may not keep the unmatched rows of a reference table"
             names.faults.add(message, span_of(join.this), hint)
-    if joined.untimed:  # above an as-of join a relation is a column
+    if joined.in_columns:
         aliases = {one.alias.casefold() for one in joined.scope.members[:-1]}
         for column in (one for one in member.relation.columns if one.casefold() in aliases):
             hint = f"give the relation {column} another name with AS"
@@ -246,7 +249,8 @@ class _Meeting:
         """The join."""
         if self._asof:
             as_of = self._as_of().node(self.whole.node)
-            return replace(self.whole, node=as_of, untimed=self.member.alias)
+            untimed = self.whole.untimed | {self.member.alias}
+            return replace(self.whole, node=as_of, untimed=untimed, in_columns=True)
         condition, own = self._conditions()
         kind = cast(Literal["inner", "left", "right", "full"], self.join.side.lower() or "inner")
         place = self.names.faults.source.place(span_of(self.join.this))
@@ -257,7 +261,7 @@ class _Meeting:
                 *sides, kind, condition, self._keys(), self._times(), own=own, window=window, place=place
             )
             borders = Member("", Relation(node, ("window_start", "window_end"), origin="table"))
-            return Joined(node, self.whole.scope.with_member(borders), carries=False)
+            return Joined(node, self.whole.scope.with_member(borders), carries=False, untimed=self._untimed)
         bound, times = self._bound(), self._times()
         for key, sign in (("join.lower_bound", ">="), ("join.upper_bound", "<=")):
             if key in self.options:
@@ -265,7 +269,7 @@ class _Meeting:
                 condition = f"({condition}) AND {times[1]} {sign} {times[0]} + {moved}"
         span = Interval(0, bound.lower or 0), Interval(0, bound.upper or 0)
         node = JoinStreams(*sides, kind, condition, self._keys(), times, *span, own=own, place=place)
-        return Joined(node, self.whole.scope, carries=False)
+        return Joined(node, self.whole.scope, carries=False, untimed=self._untimed)
 
     def _conditions(self) -> tuple[str, tuple[str, str]]:
         """The join's condition without what it asks of one side alone, and that of the left and of the right side."""
@@ -280,6 +284,13 @@ class _Meeting:
             return whole, ("", "")
         both, left, right = (" AND ".join(f"({one})" for one in texts) for texts in found.values())
         return both, (left, right)
+
+    @property
+    def _untimed(self) -> frozenset[str]:
+        """The relations whose rows may be missing behind the join."""
+        left, right = {m.alias for m in self.whole.scope.members[:-1]}, {self.member.alias}
+        missing = {"": set(), "left": right, "right": left}.get(self.join.side.lower(), left | right)
+        return self.whole.untimed | missing
 
     @property
     def _left(self) -> Member:

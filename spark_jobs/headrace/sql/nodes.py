@@ -51,8 +51,8 @@ class Watermark:
 class Stream:
     """An unbounded source. `connector` is '' where none is named: then rows come from a case's `given`.
 
-    `producer` is the result stream that it reads on from: its Delta table, its watermark. The columns of
-    such a stream have no declared type.
+    `producer` is the result stream that it reads on from: its Delta table, its watermark, behind which its rows
+    may lie by as much as they `waited`. The columns of such a stream have no declared type.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Stream:
     options: tuple[tuple[str, str], ...] = ()
     place: Place | None = None
     producer: str = ""
+    waited: Interval = Interval()
 
     @property
     def physical(self) -> tuple[Column, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlglot import exp
 
 from headrace.event_time.interval import Interval
@@ -29,10 +31,13 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
     """The stream that a later statement reads where it names a result stream."""
     shown = planned.relation.columns
     columns = (OP, *shown) if result.changelog else shown
-    meeting = any(isinstance(node, JoinStreams) for node in walk(result.plan))
-    moved = result.changelog or meeting  # no row's time is the one it came by
+    joins = [node for node in walk(result.plan) if isinstance(node, JoinStreams)]
+    moved = result.changelog or any(join.window for join in joins)  # no row's time is the one it came by
     times = frozenset() if moved else planned.relation.times
     event_time = next((name for name in shown if name.casefold() in times), "")
+    if joins:  # the rows of several streams have several times, and are ordered by one
+        times &= {event_time.casefold()}
+    produced = _produced(result, planned)
     stream = Stream(
         name=result.name,
         columns=tuple(Column(name, "") for name in columns),
@@ -41,6 +46,7 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
         options=(("watermark.idle-timeout", "0"),),
         place=result.place,
         producer=result.name,
+        waited=longest(one.waited for one in produced),
     )
     relation = Relation(
         node=Scan(result.name),
@@ -50,7 +56,7 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
         carries=bool(event_time),
         watermarked=planned.relation.watermarked,
         times=times,
-        produced=_produced(result, planned),
+        produced=produced,
     )
     return stream, relation
 
@@ -108,6 +114,8 @@ def held_back(window: Window, time: exp.Expr | None, joined: Joined, span: Span,
     comes when the watermark reached its end. Its start lies before that; where the windows of
     the later statement hold those of the producer whole, it is in time all the same.
     """
+    if time is None:
+        return longest(one.waited for m in joined.scope.members for one in m.relation.produced)
     if not isinstance(time, exp.Column):
         return Interval()
     found = joined.scope.find(time.name, time.table)
@@ -119,8 +127,7 @@ def held_back(window: Window, time: exp.Expr | None, joined: Joined, span: Span,
         faults.add("a session may have begun long before the watermark", span, hint)
         return Interval()
     spans = [one.size for one in inner if not _holds(window, one)]
-    spans += [one.waited for one in produced if one.waited != Interval()]
-    return max(spans, key=lambda one: (one.months, one.micros), default=Interval())
+    return longest([*spans, *(one.waited for one in produced)])
 
 
 def _holds(outer: Window, inner: Window) -> bool:
@@ -132,3 +139,8 @@ def _holds(outer: Window, inner: Window) -> bool:
         outer.offset.micros - inner.offset.micros,
     )
     return plain and outer.zone == inner.zone and all(step % inner.size.micros == 0 for step in steps)
+
+
+def longest(spans: Iterable[Interval]) -> Interval:
+    """The longest of some intervals; none at all is one of nothing."""
+    return max(spans, key=lambda one: (one.months, one.micros), default=Interval())
