@@ -7,6 +7,7 @@ so that sums are exact in any order. Rows come in disorder, now and then too lat
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -68,7 +69,7 @@ class Query:
         source = f"({self.inner.select}) AS i" if self.inner else self.source
         lines = [f"SELECT {distinct}{', '.join(items)} FROM {source}"]
         lines += [f"WHERE {self.where}"] if self.where else []
-        if self.joins and self.window:
+        if self.joins and self.window and not self.calls:
             lines.append(f"WINDOW {self.window}")
         elif self.calls and not self.back and (self.keys or self.window):
             lines.append(f"GROUP BY {', '.join(self.keys)}{f' WINDOW {self.window}' if self.window else ''}")
@@ -114,7 +115,7 @@ def drawn(seed: int, kinds: tuple[str, ...] = ()) -> Fuzzed:
 
 
 def _streams(queries: tuple[Query, ...]) -> tuple[str, ...]:
-    return ("s", "t") if any(" t y " in query.source for query in queries) else ("s",)
+    return ("s", "t") if any(re.search(" t [yz] ", query.source) for query in queries) else ("s",)
 
 
 # ---- queries -----------------------------------------------------------------------------------
@@ -197,10 +198,35 @@ def _join(chance: Random, columns: tuple[tuple[str, str], ...], name: str) -> li
         over = _window(chance).replace("(", "(g2, ", 1)
         counted = Query(f"{name}n", "TABLE", ("g0",), ("COUNT(*)", "COUNT(g1)"), over, source=name)
         return [first, counted]
-    shown = tuple(f"{chance.choice('xy')}.{chance.choice(names)}" for _ in range(chance.randint(1, 3)))
     where = f"x.{_condition(chance, columns)}" if chance.random() < 0.2 else ""
+    if chance.random() < 0.25:
+        return [_grouped(chance, columns, name, source, where, window)]
+    if side in ("", "LEFT ") and not window and chance.random() < 0.2:
+        third = f"z.ts BETWEEN x.ts AND x.ts + INTERVAL '{chance.choice([0, 1, 5])}' SECOND"
+        source += f" {chance.choice(['', 'LEFT '])}JOIN {chance.choice(['t', 's'])} z ON x.{names[0]} = z.{names[0]} AND {third}"
+        return [Query(name, "TABLE", ("x.ts", "y.ts", "z.ts"), (), where=where, source=source)]
+    shown = tuple(f"{chance.choice('xy')}.{chance.choice(names)}" for _ in range(chance.randint(1, 3)))
     form = chance.choice(["TABLE", "STREAM"])
     return [Query(name, form, (*shown, "x.ts", "y.ts"), (), window, where=where, source=source)]
+
+
+def _grouped(
+    chance: Random,
+    columns: tuple[tuple[str, str], ...],
+    name: str,
+    source: str,
+    where: str,
+    window: str,
+) -> Query:
+    """Groups over a join in one statement; those of a join in a window keep it."""
+    names = [column for column, _ in columns]
+    calls = ("COUNT(*)", f"COUNT({chance.choice('xy')}.{chance.choice(names)})", f"MAX(y.{names[0]})")
+    keys = (f"x.{chance.choice(names)}",)
+    if window:
+        window = f"TUMBLING(INTERVAL '{chance.choice([2, 5, 10])}' SECOND)"
+    elif "RIGHT " not in source and "FULL " not in source and chance.random() < 0.5:
+        window = _window(chance).replace("(", "(x.ts, ", 1)
+    return Query(name, "TABLE", keys, calls, window, where=where, source=source)
 
 
 def _as_of(chance: Random, columns: tuple[tuple[str, str], ...], name: str) -> list[Query]:

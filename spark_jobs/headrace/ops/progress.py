@@ -64,6 +64,8 @@ class Batch(Protocol):
     def marks(self) -> Sequence[Mark]: ...
     @property
     def state_rows(self) -> Sequence[int]: ...
+    @property
+    def note(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +247,8 @@ class ProgressView:
 
     def __call__(self, batch: Batch) -> None:
         with self._lock:
+            if batch.note:
+                self._print(f"{batch.query} batch {batch.batch}: {batch.note}")
             self._board = absorb(self._board, batch)
             moved = batch.input_rows or batch.output_rows or batch.query in self._untold
             if not self._console.is_terminal and moved:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.errors import Refused
 from headrace.runtime import audit, batchlog, execution, observe, sources
 from headrace.runtime.batchlog import FLUSHED_MS, BatchRow
+from headrace.runtime.buffers import Buffers
 from headrace.runtime.chain import Chain
 from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
 from headrace.runtime.lake import Lake
@@ -68,6 +69,7 @@ class Loop:
     chain: Chain
     tables: Mapping[str, int]
     lookup: Callable[[str], DataFrame]
+    buffers: Buffers | None
     scans: list[Scanned] = field(default_factory=list)
     stateful: list[execution.Path] = field(default_factory=list)
     watermark_ms: int | None = None  # of the newest batch that is done
@@ -107,6 +109,7 @@ def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -
     _refuse(loop, batch, seen)
     late = _audit(loop, batch, seen, dropped=dropped > 0)
     _advance(loop, batch, seen)
+    note = _buffered(loop, query)
     counts = {
         "input_rows": sum(one.rows for one in seen),
         "late_rows": late,
@@ -123,7 +126,7 @@ def run_batch(loop: Loop, query: StreamingQuery, rows: DataFrame, number: int) -
     if loop.watermark is not None and wanted is not None:
         loop.watermark.set(query, wanted)
     if loop.setting.on_progress is not None:
-        loop.setting.on_progress(_progress(loop, number, counts, seconds))
+        loop.setting.on_progress(_progress(loop, number, counts, seconds, note))
 
 
 def planned(loop: Loop, number: int) -> Planned:
@@ -243,7 +246,15 @@ def range_names(streams: list[str]) -> list[str]:
     return [stream if k == 1 else f"{stream}#{k}" for stream, k in zip(streams, counts, strict=True)]
 
 
-def _progress(loop: Loop, number: int, counts: dict[str, int], seconds: float) -> Progress:
+def _buffered(loop: Loop, query: StreamingQuery) -> str:
+    """Judge what a join with a limit holds; gives words for people. Raises Refused where it is to fail."""
+    if loop.buffers is None:
+        return ""
+    rows = execution.held_rows(query, loop.stateful)
+    return loop.buffers.after(rows, [scan.stream for scan in loop.scans], loop.tracking.told())
+
+
+def _progress(loop: Loop, number: int, counts: dict[str, int], seconds: float, note: str) -> Progress:
     return Progress(
         query=loop.result.name,
         batch=number,
@@ -252,4 +263,5 @@ def _progress(loop: Loop, number: int, counts: dict[str, int], seconds: float) -
         seconds=seconds,
         watermark_ms=loop.tracking.watermark(),
         marks=loop.tracking.told(),
+        note=note,
     )

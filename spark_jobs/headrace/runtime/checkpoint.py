@@ -3,6 +3,7 @@
     spark/            Spark's own checkpoint (offsets, commits, state, metadata); `spark-3` once it was moved to N = 3
     carried/          the states of carried-state operators, Delta tables of their changes
     wakes/            a file for each batch that nothing else than the watermark asked for
+    holds/            a file for each Scan of a join that must wait, because the join holds too many rows
     pins.json         from which batch on which version of each reference table is read
     query.json        the plan's fingerprint and N, against a changed query on old state; which folder is Spark's
     ended             there once the pipeline was flushed
@@ -65,6 +66,10 @@ class Checkpoint:
     @property
     def wakes(self) -> Path:
         return self.folder / "wakes"
+
+    @property
+    def holds(self) -> Path:
+        return self.folder / "holds"
 
     def committed(self) -> int | None:
         """The newest committed batch."""

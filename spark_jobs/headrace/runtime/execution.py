@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 DROPPED = "numRowsDroppedByWatermark"
+HELD = "numTotalStateRows"
 Path = tuple[int, ...]
 
 
@@ -32,11 +33,20 @@ def dropped_rows(query: StreamingQuery, paths: list[Path]) -> int:
 
     `paths` remembers where those stand in the plan: empty at a query's first batch, filled by it.
     """
+    return _counted(query, paths, DROPPED)
+
+
+def held_rows(query: StreamingQuery, paths: list[Path]) -> int:
+    """How many rows the stateful operators hold behind the running batch; `paths` as in `dropped_rows`."""
+    return _counted(query, paths, HELD)
+
+
+def _counted(query: StreamingQuery, paths: list[Path], metric: str) -> int:
     plan = _execution(query).executedPlan()
     if not paths:
         paths += _stateful(plan, ()) or [()]
     metrics = [_at(plan, path).metrics() for path in paths]
-    return sum(int(m.apply(DROPPED).value()) for m in metrics if m.contains(DROPPED))
+    return sum(int(m.apply(metric).value()) for m in metrics if m.contains(metric))
 
 
 def observers(session: SparkSession, frame: DataFrame) -> int:

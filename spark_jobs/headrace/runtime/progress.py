@@ -20,7 +20,9 @@ class PartitionMark:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One batch of one query. `state_rows` counts the keys of each hash partition, where it is known."""
+    """One batch of one query. `state_rows` counts the keys of each hash partition, where it is known; `note` is
+    something that people should see at once.
+    """
 
     query: str
     batch: int
@@ -30,6 +32,7 @@ class Progress:
     watermark_ms: int | None
     marks: tuple[PartitionMark, ...] = ()
     state_rows: tuple[int, ...] = ()
+    note: str = ""
 
     @property
     def rows_per_second(self) -> float:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from headrace.errors import HeadraceError, Refused
 from headrace.runtime import audit, batchlog, execution, observe, records, sources, tables
 from headrace.runtime.batch import GENERATION, Loop, Scanned, Setting, input_range, run_batch
+from headrace.runtime.buffers import buffers_of
 from headrace.runtime.chain import chain_of, native_part
 from headrace.runtime.checkpoint import Checkpoint
 from headrace.runtime.faults import fault_of
@@ -61,6 +62,8 @@ class RunningQuery:
         batchlog.prepare(self.setting.lake)
         audit.prepare(self.setting.lake)
         self._restore(self.loop)
+        if self.loop.buffers is not None:
+            self.loop.buffers.clear()
         if self.loop.watermark is not None:
             frame = self.loop.watermark.with_wakes(session, frame)
         writer = frame.writeStream.foreachBatch(self.on_batch).queryName(self.result.name)
@@ -121,6 +124,7 @@ class RunningQuery:
             chain=chain,
             tables=versions,
             lookup=frames.__getitem__,
+            buffers=buffers_of(self.result, pipeline.streams, self.checkpoint.holds),
         )
 
     def _output_schema(self, frame: DataFrame, loop: Loop) -> StructType:
@@ -152,7 +156,8 @@ class RunningQuery:
         known = sources.known_partitions(self.setting.lake, stream)
         watched = sorted({*known, *EXPECTED}) if stream.connector == sources.GIVEN else known
         loop.scans.append(Scanned(stream, f"scan{n}_{name}", watched))
-        rows = sources.read_stream(session, self.setting.lake, stream).drop("__raw", "__position")
+        hold = loop.buffers.hold_file(n) if loop.buffers is not None else ""
+        rows = sources.read_stream(session, self.setting.lake, stream, hold).drop("__raw", "__position")
         rows = rows if sources.can_be_bad(stream) else rows.drop("__bad")
         rows = execution.collapsed(session, rows)
         rows = observe.observing(rows, stream, loop.scans[n].name, watched)
@@ -222,6 +227,7 @@ class RunningQuery:
     def find_idle(self) -> None:
         """Mark the partitions that were silent too long; those with unread input are not."""
         self.tracking.find_idle(self._unread())
+        self.release()
         self.wake()
 
     def wake(self) -> bool:
@@ -230,6 +236,15 @@ class RunningQuery:
         if self.loop is None or self.loop.watermark is None or wanted is None:
             return False
         return self.loop.watermark.wake(wanted)
+
+    def release(self) -> bool:
+        """Let no side of a join wait for one that has nothing to read; gives whether there is input to take again."""
+        buffers, scans = (self.loop.buffers, self.loop.scans) if self.loop is not None else (None, [])
+        if buffers is None or not buffers.held:
+            return False
+        return buffers.release(
+            {n for n, one in enumerate(scans) if sources.unread(self.setting.lake, one.stream, one.consumed)}
+        )
 
     def _unread(self) -> set[tuple[str, str]]:
         return {
@@ -277,7 +292,7 @@ class RunningQuery:
             return
         try:
             query.processAllAvailable()
-            while self.wake():
+            while self.release() or self.wake():
                 query.processAllAvailable()
         except PySparkException as error:
             raise self.failure or fault_of(error, self.result, None, "") from error

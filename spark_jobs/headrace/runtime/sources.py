@@ -43,11 +43,14 @@ def index_file(lake: Lake, stream: Stream) -> str:
     return f"{lake.files}/{stream.name}.jsonl"
 
 
-def read_stream(spark: SparkSession, lake: Lake, stream: Stream) -> DataFrame:
-    """The stream as an unbounded frame of rows (see `records.rows_of`). Raises Refused where it can't be read."""
+def read_stream(spark: SparkSession, lake: Lake, stream: Stream, hold: str = "") -> DataFrame:
+    """The stream as an unbounded frame of rows (see `records.rows_of`). Raises Refused where it can't be read.
+
+    While there is a file `hold`, the source has nothing new; of files and Delta tables.
+    """
     check_options(stream)
     header = _header(stream)
-    return rows_of(_raw_stream(spark, lake, stream, header), stream, header)
+    return rows_of(_raw_stream(spark, lake, stream, header, hold), stream, header)
 
 
 def read_range(
@@ -107,18 +110,22 @@ def can_be_bad(stream: Stream) -> bool:
 
 
 # ---- live --------------------------------------------------------------------------------------
-def _raw_stream(spark: SparkSession, lake: Lake, stream: Stream, header: tuple[str, ...]) -> DataFrame:
+def _raw_stream(
+    spark: SparkSession, lake: Lake, stream: Stream, header: tuple[str, ...], hold: str
+) -> DataFrame:
     reader = spark.readStream
     match stream.connector:
         case "" | "files":
             reader = reader.format("headrace_files").schema(_file_schema(stream, header))
-            return _positioned_file(reader.options(**_file_options(lake, stream, header)).load(), stream)
+            options = {**_file_options(lake, stream, header), "hold": hold}
+            return _positioned_file(reader.options(**options).load(), stream)
         case "kafka":
             options = kafkasource.reader_options(stream, _kafka_note(lake, stream))
             return _positioned_kafka(reader.format("kafka").options(**options).load())
         case "delta":
             reader = reader.format("headrace_files").schema(_delta_schema(stream))
-            return _positioned_file(reader.options(index=_existing(stream), format="delta").load(), stream)
+            options = {"index": _existing(stream), "format": "delta", "hold": hold}
+            return _positioned_file(reader.options(**options).load(), stream)
         case "rate":
             return _positioned_rate(reader.format("rate-micro-batch").options(**_rate_options(stream)).load())
         case other:

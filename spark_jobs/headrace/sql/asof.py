@@ -57,8 +57,8 @@ class AsOf:
             self.right.relation.node,
             "left" if self.join.side else "inner",
             keys_of(self.join, self.right, self.scope, self.names).pairs,
-            (_text("_event_time", self.left), _text("_event_time", self.right)),
-            (_text("_partition", self.right), _text("_offset", self.right)),
+            (system_column("_event_time", self.left), system_column("_event_time", self.right)),
+            (system_column("_partition", self.right), system_column("_offset", self.right)),
             (tuple(map(_shown, self.scope.members[:-1])), (_shown(self.right),)),
             strict=self._bound() == _BEFORE,
             within=Interval(0, duration_ms(within) * 1000) if within is not None else None,
@@ -104,10 +104,15 @@ def _shown(member: Member) -> Shown:
 def _columns(member: Member) -> Iterable[Named]:
     own = member.relation.columns
     folded = {name.casefold() for name in own}
+    yield from (Named(name, _text(name, member)) for name in own)
     system = SYSTEM_COLUMNS if member.relation.carries else ()
-    for name in (*own, *(one for one in system if one not in folded)):
-        yield Named(name, _text(name, member))
+    yield from (Named(name, system_column(name, member)) for name in system if name not in folded)
 
 
 def _text(column: str, member: Member) -> str:
     return spark_sql(column_node(column, member.alias))
+
+
+def system_column(column: str, member: Member) -> str:
+    """A system column of a relation as Spark SQL text."""
+    return spark_sql(column_node(column, member.relation.holder or member.alias))

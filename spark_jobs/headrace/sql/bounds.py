@@ -121,6 +121,10 @@ def _column(node: exp.Column, pair: Pair) -> _Time | None:
     if len(found) != 1 or found[0].outer or found[0].member not in (pair.left, pair.right):
         return None
     relation, column = found[0].member.relation, found[0].column
+    moved = 0
     if relation.watermarked and not relation.is_time(column) and column != "_event_time":
-        return None
-    return _Time(found[0].member is pair.right, 0)
+        sizes = [one.fixed_us for one in relation.produced if column.casefold() in one.starts and one.ends]
+        if not sizes or sizes[0] is None:
+            return None
+        moved = -sizes[0]  # the row's time is its window's end
+    return _Time(found[0].member is pair.right, moved)

@@ -1,7 +1,7 @@
 """Queries inside queries whose rows never change once they are there: each becomes a result stream of its own.
 
-Those are the windowed GROUP BY, DISTINCT, the ROWS window and the as-of join: they hold state, and one Spark query holds the
-state of one operator. `FROM (SELECT …) AS x` of a result r becomes `CREATE STREAM r__x AS SELECT …` before it
+Those are the windowed GROUP BY, DISTINCT, the ROWS window, the as-of join, and under a union, a join or a group any join of
+two streams: they hold state, and one Spark query holds the state of one operator. `FROM (SELECT …) AS x` of a result r becomes `CREATE STREAM r__x AS SELECT …` before it
 and `FROM (SELECT * FROM r__x) AS x`; a view becomes a stream of its own name where a statement reads it. Trees
 and texts are cut alike, because the gate reads texts. Nothing is resolved here (docs/decisions/0006).
 """
@@ -34,7 +34,8 @@ def cascade(statements: Sequence[Statement]) -> tuple[Statement, ...]:
         if isinstance(statement, CreateQuery):
             holder = _Holder(statement, streaming, taken)
             new = holder.cut()
-            if new.form == "view" and holder.lifts(new.query) and new.name.text.casefold() in read:
+            lifted = holder.lifts(new.query) or holder.meets(new.query)
+            if new.form == "view" and lifted and new.name.text.casefold() in read:
                 new = replace(new, form="stream")
             found += [*holder.lifted, new]
             if holder.streams(new.query):
@@ -74,31 +75,35 @@ class _Holder:
         edits: list[Edit] = []
         for cte in _ctes(query):
             span = query_span(cte.this)
-            inner = self._one(cte.this, around, cte.alias)
+            inner = self._one(cte.this, around, cte.alias, joins=True)
             edits += inner
             around = (*around, _Named(cte.alias, cte, self._text(span, inner)))
         match query:
             case exp.Subquery():
                 edits += self._inside(query.this, around)
             case exp.SetOperation():
-                cut = self._inside if _emits_changes(query) else self._one
-                edits += cut(query.this, around) + cut(query.expression, around)
+                for part in (query.this, query.expression):
+                    changing = _emits_changes(query)
+                    edits += self._inside(part, around) if changing else self._one(part, around, joins=True)
             case exp.Select():
+                joins = _takes_together(query) or self.meets(query, around)
                 for item in from_items(query):
                     if isinstance(item, exp.Subquery):
-                        edits += self._one(item.this, around, item.alias)
+                        edits += self._one(item.this, around, item.alias, joins=joins)
             case _:
                 pass
         return edits
 
-    def _one(self, query: exp.Expr, around: tuple[_Named, ...], name: str = "") -> list[Edit]:
-        """Cut out the query itself, where it is one of those, or what stands inside it."""
+    def _one(
+        self, query: exp.Expr, around: tuple[_Named, ...], name: str = "", *, joins: bool = False
+    ) -> list[Edit]:
+        """Cut out the query itself, where it is one of those (`joins`: or a join of two streams), or what is in it."""
         while isinstance(query, exp.Subquery):
             query = query.this
         if not isinstance(query, exp.Query):
             return []
         edits = self._inside(query, around)
-        if not self.lifts(query, around):
+        if not (self.lifts(query, around) or (joins and self.meets(query, around))):
             return edits
         span, used = query_span(query), _used(query, around)
         stream = Word(self._name(name), span)
@@ -111,6 +116,13 @@ class _Holder:
     def lifts(self, query: exp.Expr, around: tuple[_Named, ...] = ()) -> bool:
         """Whether the query, a stream's, holds state of its own and gives rows that never change."""
         return not _emits_changes(query) and _settles(query) and self.streams(query, around)
+
+    def meets(self, query: exp.Expr, around: tuple[_Named, ...] = ()) -> bool:
+        """Whether two streams meet in the query itself."""
+        return (
+            isinstance(query, exp.Select)
+            and sum(self.streams(item, around) for item in from_items(query)) > 1
+        )
 
     def streams(self, query: exp.Expr, around: tuple[_Named, ...] = ()) -> bool:
         """Whether rows come to the query for ever."""
@@ -169,6 +181,12 @@ def _settles(query: exp.Expr) -> bool:
             return (grouped and windowed) or (distinct and not grouped) or rows or as_of
         case _:
             return False
+
+
+def _takes_together(query: exp.Select) -> bool:
+    """Whether the query makes one row of several, or looks back at others."""
+    distinct = query.args.get("distinct") is not None
+    return distinct or is_grouped(query) or any(has_rows_window(part) for part in query.expressions)
 
 
 def _emits_changes(query: exp.Expr) -> bool:

@@ -205,6 +205,8 @@ QUERY_OPTIONS: Mapping[str, Check] = MappingProxyType(
         "join.upper_bound": _signed,
         "join.retention": _duration,
         "join.tolerance": _duration,
+        "join.buffer_rows": _natural,
+        "join.buffer_policy": OneOf(("warn", "fail", "block", "drop-oldest")),
     }
 )
 

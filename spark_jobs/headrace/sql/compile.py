@@ -28,6 +28,7 @@ from headrace.sql.declare import (
     table_relation,
 )
 from headrace.sql.nodes import Pipeline, Result, Stream, Table
+from headrace.sql.overjoin import cut_join
 from headrace.sql.parse import CreateQuery, CreateSource, Set, Statement, Word, statements
 from headrace.sql.plan import exposed, plan_query
 from headrace.sql.readon import read_on
@@ -118,6 +119,9 @@ def _declare(statement: Statement, names: _Declared, faults: Faults) -> None:
             names.relations[folded] = UNKNOWN if wrong else exposed(planned)
             names.views[folded] = statement.query
             names.texts[folded] = statement.text
+        case CreateQuery() if (cut := cut_join(statement, names.context(faults), names.taken)) is not None:
+            for part in cut:
+                _declare(part, names, faults)
         case CreateQuery():
             result, planned = _result(statement, names, faults)
             folded = _take(statement.name, names, faults)

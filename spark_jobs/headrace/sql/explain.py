@@ -118,6 +118,7 @@ def title(node: Node) -> str:  # noqa: C901 one case for each node
         case JoinStreams(kind=kind, condition=condition):
             near = f"right {_span(node.lower)} to {_span(node.upper)} later"
             near = f"in {window_text(node.window)}" if node.window else near
+            near += f", at most {node.buffer.rows} rows held ({node.buffer.policy})" if node.buffer else ""
             return f"JoinStreams {kind}, {near}, on {' AND '.join(filter(None, (condition, *node.own)))}"
         case JoinAsOf(kind=kind, keys=keys):
             near = f"right the newest {'before' if node.strict else 'at or before'} left"

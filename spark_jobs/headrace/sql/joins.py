@@ -13,14 +13,13 @@ from typing import Literal, cast
 from sqlglot import exp
 
 from headrace.event_time.interval import Interval
-from headrace.sql.asof import AsOf, time_name
+from headrace.sql.asof import AsOf, system_column, time_name
 from headrace.sql.bounds import Bound, Pair, bound_of
 from headrace.sql.catalog import QUERY_OPTIONS, duration_ms, signed_ms
 from headrace.sql.clauses import window_of
 from headrace.sql.dialect import WindowClause, spark_sql
 from headrace.sql.expressions import (
     Names,
-    column_node,
     conjuncts,
     has_aggregate,
     resolve,
@@ -29,7 +28,7 @@ from headrace.sql.expressions import (
     whole_span,
 )
 from headrace.sql.joinkeys import keys_of, side_of, using_pair
-from headrace.sql.nodes import JoinStreams, JoinTable, Node, joins_streams, walk
+from headrace.sql.nodes import Buffer, JoinStreams, JoinTable, Node, joins_streams, walk
 from headrace.sql.scope import Member, Relation, Scope
 from headrace.sql.source import Span, did_you_mean
 
@@ -48,6 +47,13 @@ class Joined:
         frozenset()
     )  # relations whose times are not the rows': as-of joined, or missing now and then
     in_columns: bool = False  # above an as-of join a relation is a column
+
+    @classmethod
+    def of(cls, first: Member) -> Joined:
+        """The first relation of FROM alone."""
+        relation = first.relation
+        alias = first.alias if relation.origin == "stream" else ""
+        return cls(relation.node, Scope((first,)), relation.carries, alias)
 
     @property
     def of_tables(self) -> bool:
@@ -73,17 +79,14 @@ class OnJoin:
 
 
 def join_all(
-    first: Member,
+    joined: Joined,
     others: list[tuple[exp.Join, Member]],
     names: Names,
     options: Options,
     window: OnJoin | None,
 ) -> Joined | None:
-    """Join the relations of FROM in the order in which they are written; None where streams can't meet."""
+    """Join to the first relation of FROM the others, in their order; None where streams can't meet."""
     valid = _valid(options, names)
-    relation = first.relation
-    alias = first.alias if relation.origin == "stream" else ""
-    joined = Joined(relation.node, Scope((first,)), relation.carries, alias)
     for join, member in others:
         scope = _scope(join, member, joined, names)
         if any(m.relation.open for m in scope.members):
@@ -228,6 +231,7 @@ class _Meeting:
                 f"{needing[0]} needs a WATERMARK on both sides, and {', '.join(bare)} has none", where, hint
             )
         elif not self._is_unfit(sides, where):
+            self._check_buffer(where)
             if self._asof:
                 self._as_of().check()
             elif self.window is None:
@@ -258,7 +262,15 @@ class _Meeting:
         if self.window is not None:
             window = window_of(self.window.clause, Scope(()), self.names, self.window.zone)
             node = JoinStreams(
-                *sides, kind, condition, self._keys(), self._times(), own=own, window=window, place=place
+                *sides,
+                kind,
+                condition,
+                self._keys(),
+                self._times(),
+                own=own,
+                window=window,
+                buffer=self._buffer,
+                place=place,
             )
             borders = Member("", Relation(node, ("window_start", "window_end"), origin="table"))
             return Joined(node, self.whole.scope.with_member(borders), carries=False, untimed=self._untimed)
@@ -268,8 +280,29 @@ class _Meeting:
                 moved = Interval(0, signed_ms(self.options[key]) * 1000).sql
                 condition = f"({condition}) AND {times[1]} {sign} {times[0]} + {moved}"
         span = Interval(0, bound.lower or 0), Interval(0, bound.upper or 0)
-        node = JoinStreams(*sides, kind, condition, self._keys(), times, *span, own=own, place=place)
+        node = JoinStreams(
+            *sides, kind, condition, self._keys(), times, *span, own=own, buffer=self._buffer, place=place
+        )
         return Joined(node, self.whole.scope, carries=False, untimed=self._untimed)
+
+    @property
+    def _buffer(self) -> Buffer | None:
+        rows = self.options.get("join.buffer_rows")
+        policy = cast('Literal["warn", "fail", "block"]', self.options.get("join.buffer_policy", "warn"))
+        return None if rows is None else Buffer(int(rows), policy)
+
+    def _check_buffer(self, where: Span) -> None:
+        """Refuse a limit that nothing could keep."""
+        faults, policy = self.names.faults, self.options.get("join.buffer_policy")
+        given = [key for key in ("join.buffer_rows", "join.buffer_policy") if key in self.options]
+        if given and self._asof:
+            faults.not_yet(f"{given[0]} on an as-of join", where, "'join.tolerance' lets old rows go")
+        elif policy == "drop-oldest":
+            hint = "'warn', 'fail' or 'block'; a shorter bound holds fewer rows"
+            message = "'join.buffer_policy' = 'drop-oldest': Spark holds the rows of this join, and lets none be taken out"
+            faults.add(message, where, hint)
+        elif given == ["join.buffer_policy"]:
+            faults.add("join.buffer_policy without join.buffer_rows", where, "'join.buffer_rows' = '1000000'")
 
     def _conditions(self) -> tuple[str, tuple[str, str]]:
         """The join's condition without what it asks of one side alone, and that of the left and of the right side."""
@@ -301,7 +334,7 @@ class _Meeting:
 
     def _times(self) -> tuple[str, str]:
         left, right = (
-            spark_sql(column_node("_event_time", m.alias)) if m.relation.watermarked else ""
+            system_column("_event_time", m) if m.relation.watermarked else ""
             for m in (self._left, self.member)
         )
         return left, right
@@ -387,8 +420,9 @@ class _Meeting:
         if window.clause.time is not None:
             hint = "leave the column out"
             faults.add("a WINDOW on a join takes the event time of each side", span, hint)
-        if self.options:
-            faults.add(f"{next(iter(self.options))} beside a WINDOW, which is the bound", span)
+        bounds = [key for key in self.options if not key.startswith("join.buffer_")]
+        if bounds:
+            faults.add(f"{bounds[0]} beside a WINDOW, which is the bound", span)
 
     def _check_key(self, where: Span) -> None:
         one, two, faults = self._left.alias, self.member.alias, self.names.faults

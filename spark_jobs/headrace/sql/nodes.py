@@ -237,6 +237,14 @@ class JoinTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Buffer:
+    """How many rows a join may hold, and what is done where it holds more."""
+
+    rows: int
+    policy: Literal["warn", "fail", "block"] = "warn"
+
+
+@dataclass(frozen=True, slots=True)
 class JoinStreams:
     """Two streams joined where their keys are equal and their times near: the right side's event time lies
     from `lower` to `upper` behind the left side's (either may be negative), or both lie in one `window`.
@@ -257,6 +265,7 @@ class JoinStreams:
     upper: Interval = Interval()
     own: tuple[str, str] = ("", "")
     window: Window | None = None
+    buffer: Buffer | None = field(default=None, compare=False, repr=False)  # may change between two runs
     place: Place | None = field(default=None, compare=False)
 
 

@@ -52,7 +52,7 @@ def plan_query(query: exp.Expr, context: Context, *, inner: bool = False) -> Pla
     """Plan a SELECT or a UNION ALL; `inner` queries hand on the system columns of their stream."""
     if isinstance(query, exp.Subquery) and not query.alias:
         return plan_query(query.this, context, inner=inner)
-    context = _with_ctes(query, context)
+    context = with_ctes(query, context)
     if isinstance(query, exp.SetOperation):
         return _plan_union(query, context, inner=inner)
     if isinstance(query, exp.Select):
@@ -61,7 +61,8 @@ def plan_query(query: exp.Expr, context: Context, *, inner: bool = False) -> Pla
     return Planned(UNKNOWN)
 
 
-def _with_ctes(query: exp.Expr, context: Context) -> Context:
+def with_ctes(query: exp.Expr, context: Context) -> Context:
+    """The context in which a query's FROM is read: what its WITH names is added."""
     clause = query.args.get("with_")
     if clause is None:
         return context
@@ -175,11 +176,12 @@ def _from(query: exp.Select, context: Context) -> Joined | None:
     if clause is None:
         context.faults.add("a query needs a FROM", whole_span(query))
         return None
-    first = member_of(clause.this, context)
+    first = _first(clause.this, context)
     others = [(join, member_of(join.this, context)) for join in query.args.get("joins") or []]
     if not is_grouped(query):
         span = whole_span(query.expressions[0])
-        first = _spread(first, span, context)
+        if not first.scope.several:
+            first = Joined.of(_spread(first.scope.members[0], span, context))
         others = [(join, _spread(member, span, context)) for join, member in others]
     for item in [clause.this, *(join.this for join, _ in others)]:
         for nested in item.args.get("joins") or []:
@@ -192,6 +194,29 @@ def _from(query: exp.Select, context: Context) -> Joined | None:
     clause = query.args.get("stream_window")
     window = OnJoin(clause, context.zone) if clause is not None else None
     return join_all(first, others, context.names(), options, window)
+
+
+def _first(item: exp.Expr, context: Context) -> Joined:
+    """What stands first in FROM; a join that was cut out of the query is a stream whose columns are its relations."""
+    first = member_of(item, context)
+    seen = cast("tuple[Member, ...]", item.meta.get("members", ()))
+    if not seen or first.relation.open:
+        return Joined.of(first)
+    relation = first.relation
+    members = tuple(
+        replace(
+            member,
+            relation=replace(
+                member.relation,
+                node=relation.node,
+                streams=relation.streams,
+                produced=relation.produced,
+                carries=member.relation.carries and relation.carries,
+            ),
+        )
+        for member in seen
+    )
+    return Joined(relation.node, Scope(members, merged=item.meta["merged"]), relation.carries)
 
 
 def member_of(item: exp.Expr, context: Context) -> Member:
@@ -300,7 +325,9 @@ def _window(query: exp.Select, joined: Joined, context: Context) -> tuple[Joined
         hint = "a table's rows have no event time: GROUP BY date_trunc('HOUR', ts)"
         context.faults.add("a WINDOW over reference tables alone", clause.span, hint)
     window = window_of(clause, joined.scope, context.names(), context.zone)
-    if not window.time and not joined.carries and not any(m.relation.open for m in joined.scope.members):
+    of_windows = any(one.window is not None for m in joined.scope.members for one in m.relation.produced)
+    timeless = not window.time and (not joined.carries or (of_windows and clause.time is None))
+    if timeless and not any(m.relation.open for m in joined.scope.members):
         context.faults.add(
             "the window has no event time here", clause.span, "name it: WINDOW TUMBLING(ts, …)"
         )

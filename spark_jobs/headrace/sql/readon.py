@@ -31,13 +31,9 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
     """The stream that a later statement reads where it names a result stream."""
     shown = planned.relation.columns
     columns = (OP, *shown) if result.changelog else shown
-    joins = [node for node in walk(result.plan) if isinstance(node, JoinStreams)]
-    moved = result.changelog or any(join.window for join in joins)  # no row's time is the one it came by
-    times = frozenset() if moved else planned.relation.times
-    event_time = next((name for name in shown if name.casefold() in times), "")
-    if joins:  # the rows of several streams have several times, and are ordered by one
-        times &= {event_time.casefold()}
     produced = _produced(result, planned)
+    event_time = _event_time(result, planned, produced)
+    times = frozenset({event_time.casefold()} if event_time else ())
     stream = Stream(
         name=result.name,
         columns=tuple(Column(name, "") for name in columns),
@@ -59,6 +55,19 @@ def read_on(result: Result, planned: Planned) -> tuple[Stream, Relation]:
         produced=produced,
     )
     return stream, relation
+
+
+def _event_time(result: Result, planned: Planned, produced: tuple[Produced, ...]) -> str:
+    """The column with the time by which the rows are ordered behind the watermark; '' where none has it.
+
+    A window's row comes when the watermark reaches its end, which is its time then.
+    """
+    shown, times = planned.relation.columns, planned.relation.times
+    if result.changelog:
+        return ""
+    if any(one.window is not None for one in produced):
+        times = frozenset(name for one in produced for name in one.ends)
+    return next((name for name in shown if name.casefold() in times), "")
 
 
 def _produced(result: Result, planned: Planned) -> tuple[Produced, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.errors import Refused
-from headrace.event_time.interval import Interval
+from headrace.event_time.interval import DAY_US, Interval
 from headrace.sql.nodes import SYSTEM_COLUMNS, Node, Scan, Window
 from headrace.sql.source import Source, Span, did_you_mean
 
@@ -53,6 +53,15 @@ class Produced:
     changelog: bool = False
     waited: Interval = Interval()
 
+    @property
+    def fixed_us(self) -> int | None:
+        """The size of the window in microseconds, where that is the same for all."""
+        window = self.window
+        if window is None or window.kind not in ("tumbling", "sliding") or window.size.months:
+            return None
+        by_calendar = window.zone != "UTC" and window.size.micros % DAY_US == 0
+        return None if by_calendar else window.size.micros
+
     def under(self, names: tuple[str, ...], others: tuple[str, ...]) -> Produced:
         """The same of columns that bear other names, by position."""
         folded = [(name.casefold(), other.casefold()) for name, other in zip(names, others, strict=False)]
@@ -71,7 +80,8 @@ class Relation:
     output, named or not. `times` are the columns that hold the event time (folded). `windowed`: a
     window table function, whose windows no GROUP BY has taken yet. `grouped`: its rows are the newest values
     of groups, which `keys` tell apart (hidden columns of the node may be among them). `open`: the relation is unknown
-    (and reported), so that any column is taken for one of its. `produced`: the result streams that it reads on from.
+    (and reported), so that any column is taken for one of its. `produced`: the result streams that it reads on from. `holder`:
+    the relation that has its system columns, where it is a column of that one itself.
     """
 
     node: Node
@@ -87,6 +97,7 @@ class Relation:
     keys: tuple[str, ...] = ()
     open: bool = False
     produced: tuple[Produced, ...] = ()
+    holder: str = ""
 
     def column(self, name: str) -> str:
         """The column's own spelling; '' where there is none."""
