@@ -22,6 +22,7 @@ from headrace.runtime.batchlog import FLUSHED_MS, BatchRow
 from headrace.runtime.chain import Chain
 from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
 from headrace.runtime.lake import Lake
+from headrace.runtime.lookups import Lookups
 from headrace.runtime.progress import Progress
 from headrace.runtime.sinks import ResultSink
 from headrace.runtime.tracking import Tracking
@@ -68,6 +69,7 @@ class Loop:
     chain: Chain
     tables: Mapping[str, int]
     lookup: Callable[[str], DataFrame]
+    lookups: Lookups
     scans: list[Scanned] = field(default_factory=list)
     stateful: list[execution.Path] = field(default_factory=list)
     watermark_ms: int | None = None  # of the newest batch that is done
