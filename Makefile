@@ -19,7 +19,7 @@ export GX_ANALYTICS_ENABLED := False
 unexport SPARK_HOME
 unexport PYTHONPATH
 
-.PHONY: help setup demo test check accept bench fuzz airflow lock clean
+.PHONY: help setup setup-tests demo test check accept bench fuzz airflow lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -27,10 +27,13 @@ help: ## list the targets
 setup: ## make .venv from the lock, find or install Java, fetch Spark's jars; quick when all is there
 	@JAVA_HOME="$(USER_JAVA_HOME)" scripts/setup.sh
 
+setup-tests: # … and redis-server, which tests alone need
+	@JAVA_HOME="$(USER_JAVA_HOME)" scripts/setup.sh tests
+
 demo: setup ## the main job on real flights: stream, results, gate, report
 	@headrace demo
 
-test: setup ## every test, by two processes
+test: setup-tests ## every test, by two processes
 	@pytest --numprocesses 2 --dist loadgroup
 
 check: setup ## lint, format, types, import contracts

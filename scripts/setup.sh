@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes everything Headrace needs on this machine: the locked Python environment in .venv, Java, and
-# Spark's jars in .jars. Each part is stamped with a digest of what it was made from and is made again
-# only when that changes, so a second run takes no time. An interrupted run is simply started again.
+# Spark's jars in .jars; with the word `tests` also redis-server, which only `make test` needs. Each part is
+# stamped with a digest of what it was made from and is made again only when that changes, so a second run
+# takes no time. An interrupted run is simply started again.
 #
 # Needs Python 3.11 (its name in $PYTHON, or python3.11 or python3 on the PATH) and, the first time, the
 # package registries that pip and Spark are configured for. Works on Debian and Ubuntu as they come.
@@ -24,16 +25,16 @@ persist() {
 }
 
 # Installs Debian packages where this user may; exit status 1 where they may not or apt fails.
+AS=() # what stands before a command that root must run
 apt_install() {
-    local as=()
     command -v apt-get >/dev/null || return 1
     if [ "$(id -u)" != 0 ]; then
         command -v sudo >/dev/null && sudo -n true 2>/dev/null || return 1
-        as=(sudo -n)
+        AS=(sudo -n)
     fi
     say "installing $* by apt"
-    "${as[@]}" apt-get update -qq || say "apt-get update failed; going on with the lists as they are"
-    "${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    "${AS[@]}" apt-get update -qq || say "apt-get update failed; going on with the lists as they are"
+    "${AS[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 is_python_311() { "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; }
@@ -128,6 +129,19 @@ ensure_java() {
     printf '%s\n' "$home" >.venv/java-home
 }
 
+# Only tests start it, on loopback and in memory. The service that Debian starts with the package is not wanted.
+ensure_redis() {
+    ! command -v redis-server >/dev/null || return 0
+    apt_install redis-server || stop \
+        "The tests of look-ups need redis-server; it is not on the PATH, and apt could not install it for this user." \
+        "Do: sudo apt-get update && sudo apt-get install redis-server, then run this again." \
+        "Only \`make test\` needs it: \`make setup\` and \`make demo\` do without."
+    if [ -d /run/systemd/system ]; then
+        "${AS[@]}" systemctl disable --now redis-server >/dev/null 2>&1 ||
+            say "redis-server now runs as a service too, which Headrace does not use"
+    fi
+}
+
 # Spark's resolver is talkative even where all goes well: its words are shown only where it fails.
 fetch_jars() {
     JAVA_HOME=$(cat .venv/java-home) .venv/bin/python scripts/fetch_jars.py >.venv/fetch_jars.log 2>&1 || {
@@ -159,4 +173,7 @@ if ! stamped .jars/jars.stamp "$jars"; then
     say "fetching Spark's jars"
     persist fetch_jars || stop "the jars of conf/jars.in could not be fetched; see the messages above."
     printf '%s\n' "$jars" >.jars/jars.stamp
+fi
+if [ "${1-}" = tests ]; then
+    ensure_redis
 fi

@@ -153,6 +153,34 @@ def rejected(  # noqa: PLR0913 the options of the verb
 
 
 @app.command(rich_help_panel=RUN)
+def status(
+    pipeline: PipelineFile,
+    values: Values = None,
+    lake: LakeRoot = "",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show a pipeline's reference tables: the versions in use, how old the newest is, how they are joined.
+
+    It may run meanwhile, or not.
+
+    [dim]headrace status flights.sql[/dim]
+    """
+    given = variables(values)
+
+    def call() -> ExitCode:
+        from headrace.runtime.lake import lake_of
+        from headrace.runtime.query import wall_clock
+        from headrace.sql.compile import compile_file
+        from headrace.status import show_status
+
+        compiled = compile_file(pipeline, given)
+        return show_status(console(), compiled, lake_of(compiled, lake), wall_clock(), as_json)
+
+    leave(call, file=str(pipeline), debug=debug)
+
+
+@app.command(rich_help_panel=RUN)
 def replay(
     pipeline: PipelineFile,
     repaired: Annotated[

@@ -132,21 +132,20 @@ def version(*rows: tuple[int | None, str | None]) -> pa.Table:
     )
 
 
-def test_each_version_is_read_as_it_was_published(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_version_is_read_as_it_was_published(spark: SparkSession, tmp_path: Path) -> None:
     lake, table = Lake(str(tmp_path)), declared()
     first = tables.publish(lake, table, version((1, "a"), (2, "b")))
     second = tables.publish(lake, table, version((2, "c")))
     assert tables.newest_version(lake, table) == second > first
     for limit in (tables.SMALL, 0):  # a small one, and one that is read from Delta by the executors
-        monkeypatch.setattr(tables, "SMALL", limit)
-        then = tables.read_version(spark, lake, table, first)
-        now = tables.read_version(spark, lake, table, second)
+        then = tables.read_version(spark, lake, table, first, small=limit)
+        now = tables.read_version(spark, lake, table, second, small=limit)
         assert sorted((row.id, row.name) for row in then.collect()) == [(1, "a"), (2, "b")]
         assert [(row.id, row.name, row.since) for row in now.collect()] == [(2, "c", None)]
         assert then.schema.simpleString() == "struct<id:bigint,name:string,since:date>"
         assert ("parquet" in then._jdf.queryExecution().optimizedPlan().toString()) is (limit == 0)
+        joined = then.alias("a").join(now, "id")._jdf.queryExecution()
+        assert ("strategy=broadcast" in joined.optimizedPlan().toString()) is (limit != 0)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from headrace.runtime.buffers import Buffers
 from headrace.runtime.chain import Chain
 from headrace.runtime.checkpoint import BatchOffsets, Checkpoint
 from headrace.runtime.lake import Lake
+from headrace.runtime.lookups import Lookups
 from headrace.runtime.progress import Progress
 from headrace.runtime.sinks import ResultSink
 from headrace.runtime.tracking import Tracking
@@ -70,6 +71,7 @@ class Loop:
     tables: Mapping[str, int]
     lookup: Callable[[str], DataFrame]
     buffers: Buffers | None
+    lookups: Lookups
     scans: list[Scanned] = field(default_factory=list)
     stateful: list[execution.Path] = field(default_factory=list)
     watermark_ms: int | None = None  # of the newest batch that is done

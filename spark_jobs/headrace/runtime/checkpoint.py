@@ -4,6 +4,7 @@
     carried/          the states of carried-state operators, Delta tables of their changes
     wakes/            a file for each batch that nothing else than the watermark asked for
     holds/            a file for each Scan of a join that must wait, because the join holds too many rows
+    tables.json       how each reference table is joined by the query that ran last, and what look-ups found where
     pins.json         from which batch on which version of each reference table is read
     query.json        the plan's fingerprint and N, against a changed query on old state; which folder is Spark's
     ended             there once the pipeline was flushed
@@ -98,6 +99,11 @@ class Checkpoint:
         held = [pin for pin in self._pins() if pin["from"] <= batch]
         return held[-1]["tables"] if held else None
 
+    def pinned(self) -> dict[str, int]:
+        """The table versions that were pinned last; none before the first start."""
+        pins = self._pins()
+        return dict(pins[-1]["tables"]) if pins else {}
+
     def pin(self, batch: int, tables: dict[str, int]) -> None:
         """From `batch` on these versions are read; written before the batch runs."""
         kept = [pin for pin in self._pins() if pin["from"] < batch]
@@ -109,6 +115,20 @@ class Checkpoint:
         except FileNotFoundError:
             return []
         return pins
+
+    def note_tables(self, told: dict[str, dict[str, Any]]) -> None:
+        """How each reference table is joined, for `headrace status`."""
+        self._write("tables.json", told)
+
+    def noted_tables(self) -> dict[str, dict[str, Any]]:
+        """The same; nothing before the first start."""
+        try:
+            told: dict[str, dict[str, Any]] = json.loads(
+                (self.folder / "tables.json").read_text(encoding="utf-8")
+            )
+        except FileNotFoundError:
+            return {}
+        return told
 
     # ---- the query itself ----
     def same_query(self, result: Result, partitions: int) -> None:

@@ -64,6 +64,7 @@ WATERMARKED = {"spark.watermarkDelayMs": 0}  # a group goes out when the waterma
 class Inputs:
     """What the leaves of a plan stand for: `scan(n, stream)` the rows of the n-th Scan, `lookup(table)`.
 
+    `look_up(join, table, left)` is a join with a table that is looked up, None where Spark joins it.
     `carry` keeps the column IDENTITY through the plan (the audit's). `done` is a node whose rows are there
     already, those of a carried-state operator: what is above it is computed over them.
     """
@@ -73,6 +74,7 @@ class Inputs:
     carry: bool = False
     upsert: bool = False
     done: tuple[Node, DataFrame] | None = None
+    look_up: Callable[[JoinTable, str, DataFrame], DataFrame | None] = lambda *_: None
     scans: list[str] = field(default_factory=list)  # the streams of the Scans met so far, in plan order
 
 
@@ -133,7 +135,10 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
                 admitted = admitted & F.col(ADMITTED)
             return analysed(lambda f: f.withColumn(ADMITTED, admitted), groups, node.place, "HAVING")
         case JoinTable(kind=kind, condition=condition):
-            left, right = lower(node.left, inputs), lower(node.right, inputs)
+            left = lower(node.left, inputs)
+            if (found := _looked_up(node, left, inputs)) is not None:
+                return found
+            right = lower(node.right, inputs)
             return analysed(lambda f: f.join(right, F.expr(condition), kind), left, node.place, "JOIN")
         case JoinStreams(window=window):
             left, right = (
@@ -151,6 +156,11 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
             return lower(below, inputs).dropDuplicates()
         case RowsWindow():
             raise AssertionError("a carried-state operator has no frame of its own")
+
+
+def _looked_up(node: JoinTable, left: DataFrame, inputs: Inputs) -> DataFrame | None:
+    tables = [below.table for below in walk(node.right) if isinstance(below, Lookup)]
+    return inputs.look_up(node, tables[0], left) if len(tables) == 1 else None
 
 
 def _project(rows: DataFrame, columns: tuple[Named, ...], inputs: Inputs) -> DataFrame:

@@ -19,11 +19,13 @@ from headrace.runtime.buffers import buffers_of
 from headrace.runtime.chain import chain_of, native_part
 from headrace.runtime.checkpoint import Checkpoint
 from headrace.runtime.faults import fault_of
+from headrace.runtime.lookups import lookups_of
 from headrace.runtime.lower import Inputs, closes_strictly, lower, waits_for_watermark, wakes_spark
 from headrace.runtime.session import own_session
 from headrace.runtime.sinks import sink_of
 from headrace.runtime.tracking import Tracking
 from headrace.runtime.watermark import SparkWatermark
+from headrace.runtime.ways import limits_of
 from headrace.sql.nodes import Lookup, Result, Scan, walk
 
 STARTED_WITHIN_S = 60.0
@@ -58,6 +60,7 @@ class RunningQuery:
         session = self._session()
         self.loop = self._loop(session, self._pin(session))
         frame = self._frame(session, self.loop)
+        self._note_tables(self.loop)
         self.loop.sink.prepare(self._output_schema(frame, self.loop))
         batchlog.prepare(self.setting.lake)
         audit.prepare(self.setting.lake)
@@ -91,10 +94,12 @@ class RunningQuery:
         return error is None or TOO_SLOW not in str(error)
 
     def spark_plan(self) -> str:
-        """Spark's optimized plan of the query; nothing is started."""
+        """How its reference tables are joined, and Spark's optimized plan of the query; nothing is started."""
         session = self._session()
         loop = self._loop(session, {name: self._version(session, name) for name in self._tables()})
-        return execution.optimized(session, self._frame(session, loop))
+        plan = execution.optimized(session, self._frame(session, loop))
+        ways = [joined.render(name) for name, joined in loop.lookups.joined().items()]
+        return "\n".join([*ways, plan])
 
     def _session(self) -> SparkSession:
         session = own_session(self.setting.spark)
@@ -104,8 +109,9 @@ class RunningQuery:
     def _loop(self, session: SparkSession, versions: dict[str, int]) -> Loop:
         """All that the batches will need; the table versions also become views, for sub-queries."""
         lake, pipeline = self.setting.lake, self.setting.pipeline
+        limits = limits_of(pipeline)
         frames = {
-            name: tables.read_version(session, lake, pipeline.table(name), version)
+            name: tables.read_version(session, lake, pipeline.table(name), version, small=limits.broadcast)
             for name, version in versions.items()
         }
         for name, frame in frames.items():
@@ -125,6 +131,7 @@ class RunningQuery:
             tables=versions,
             lookup=frames.__getitem__,
             buffers=buffers_of(self.result, pipeline.streams, self.checkpoint.holds),
+            lookups=lookups_of(session.sparkContext, pipeline, lake, versions),
         )
 
     def _output_schema(self, frame: DataFrame, loop: Loop) -> StructType:
@@ -140,6 +147,7 @@ class RunningQuery:
             scan=lambda n, stream: self._scan(session, loop, n, stream),
             lookup=loop.lookup,
             upsert=self.result.upsert,
+            look_up=loop.lookups.join,
         )
         frame = lower(native_part(self.result), inputs)
         if self.waits and execution.observers(session, frame) < len(loop.scans):
@@ -187,6 +195,10 @@ class RunningQuery:
         newest = tables.newest_version(self.setting.lake, table)
         return tables.load_declared(session, self.setting.lake, table) if newest is None else newest
 
+    def _note_tables(self, loop: Loop) -> None:
+        """What `headrace status` tells of the query's reference tables."""
+        self.checkpoint.note_tables(loop.lookups.told())
+
     def _restore(self, loop: Loop) -> None:
         """The marks as the newest batch left them; the input of the newest commit: a planned batch is unread."""
         log = batchlog.read(self.setting.lake, self.result.name)
@@ -210,7 +222,10 @@ class RunningQuery:
         assert self.query is not None
         assert self.loop is not None
         try:
+            self.loop.lookups.prepare()
             run_batch(self.loop, self.query, rows, number)
+            if self.loop.lookups.note():
+                self._note_tables(self.loop)
         except HeadraceError as error:
             self.failure = error
             raise

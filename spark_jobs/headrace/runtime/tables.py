@@ -17,6 +17,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -87,15 +88,19 @@ def size_of(version: DeltaTable) -> Size:
     return Size(sum(rows), sum(sizes))
 
 
-def read_version(spark: SparkSession, lake: Lake, table: Table, version: int) -> DataFrame:
-    """The rows of one version: small ones as a local relation, which Spark broadcasts."""
+def read_version(
+    spark: SparkSession, lake: Lake, table: Table, version: int, *, small: int = SMALL
+) -> DataFrame:
+    """The rows of one version: of up to `small` bytes as a local relation that is broadcast where it is joined,
+    whatever Spark takes its size for; larger ones as Spark finds best.
+    """
     path = lake.table(table.name)
     held = DeltaTable(path, version=version)
-    if size_of(held).bytes > SMALL:
+    if size_of(held).bytes > small:
         frame = spark.read.format("delta").option("versionAsOf", version).load(path)
         return frame.select(*(f"`{c.name}`" for c in table.columns))
     rows = _as_declared(table, held.to_pyarrow_table())
-    return spark.createDataFrame(rows, schema=_struct(table))
+    return F.broadcast(spark.createDataFrame(rows, schema=_struct(table)))
 
 
 def load_declared(spark: SparkSession, lake: Lake, table: Table) -> int:

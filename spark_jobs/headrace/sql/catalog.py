@@ -25,6 +25,8 @@ _UNITS_MS = MappingProxyType(
         **dict.fromkeys(("w", "week", "weeks"), 604_800_000),
     }
 )
+_UNITS_BYTES = MappingProxyType({"": 1, "b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40})
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|[kmgt]?b)", re.IGNORECASE)
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 
 
@@ -43,6 +45,14 @@ def duration_ms(text: str) -> int:
     if not text:
         raise ValueError("an empty text is no duration")
     return round(total)
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of `10MB`, `64 kB` or `0`, in steps of 1024. Raises ValueError for anything else."""
+    part = _SIZE.fullmatch(text.strip())
+    if part is None:
+        raise ValueError(f"{text!r} is no size")
+    return round(float(part.group(1)) * _UNITS_BYTES[part.group(2).lower()])
 
 
 def signed_ms(text: str) -> int:
@@ -91,6 +101,19 @@ def _some_time(value: str) -> str:
     return _duration(value) or ("must be longer than 0" if duration_ms(value) == 0 else "")
 
 
+def _size(value: str) -> str:
+    try:
+        bytes_of(value)
+    except ValueError:
+        return f"{value!r} is no size; write for instance '100MB', '64 kB' or '0'"
+    return ""
+
+
+def _redis_url(value: str) -> str:
+    found = re.fullmatch(r"(?:rediss?://[^/\s]+(?:/\d+)?|unix://\S+)(?:\?\S*)?", value)
+    return "" if found else f"{value!r} is no address; write for instance 'redis://127.0.0.1:6379/0'"
+
+
 def _natural(value: str) -> str:
     return "" if value.isdecimal() and int(value) > 0 else f"{value!r} is no whole number of 1 or more"
 
@@ -117,6 +140,12 @@ SETTINGS: Mapping[str, Check] = MappingProxyType(
         "lake": _text,
         "checkpoint": _text,
         "time.zone": zone_error,
+        "broadcast.max-bytes": _size,
+        "lookup.redis": _redis_url,
+        "lookup.min-bytes": _size,
+        "lookup.timeout": _some_time,
+        "lookup.cache-bytes": _size,
+        "lookup.ttl": _some_time,
     }
 )
 

@@ -37,6 +37,30 @@ def keys_of(join: exp.Join, member: Member, scope: Scope, names: Names) -> Keys:
     return Keys(tuple(found), tuple(others))
 
 
+def table_keys(join: exp.Join, table: Member, scope: Scope, names: Names) -> tuple[tuple[str, str], ...]:
+    """The equalities of a join without faults that compare a column of `table` with an expression of the others."""
+    found = []
+    if using := join.args.get("using"):
+        for identifier in using:
+            pair, column = (
+                using_pair(identifier, scope.members[-1], scope, names),
+                table.relation.column(identifier.name),
+            )
+            text = spark_sql(column_node(column, table.alias))
+            if pair is not None and text in pair and pair[0] != pair[1]:
+                found.append((pair[0] if pair[1] == text else pair[1], column))
+        return tuple(found)
+    for part in conjuncts(join.args["on"]) if join.args.get("on") is not None else []:
+        if not isinstance(part, exp.EQ):
+            continue
+        for side, other in ((part.left, part.right), (part.right, part.left)):
+            own = side.unnest()
+            told = side_of(side, table, scope), side_of(other, table, scope)
+            if isinstance(own, exp.Column) and told == ("right", "left") and other.find(exp.Query) is None:
+                found.append((text_of(other, scope, names), table.relation.column(own.name)))
+    return tuple(found)
+
+
 def using_pair(identifier: exp.Expr, member: Member, scope: Scope, names: Names) -> tuple[str, str] | None:
     """The column of USING on both sides; None where it is refused."""
     name = identifier.name

@@ -27,7 +27,7 @@ from headrace.sql.expressions import (
     text_of,
     whole_span,
 )
-from headrace.sql.joinkeys import keys_of, side_of, using_pair
+from headrace.sql.joinkeys import keys_of, side_of, table_keys, using_pair
 from headrace.sql.nodes import Buffer, JoinStreams, JoinTable, Node, joins_streams, walk
 from headrace.sql.scope import Member, Relation, Scope
 from headrace.sql.source import Span, did_you_mean
@@ -152,9 +152,14 @@ def _join(join: exp.Join, member: Member, joined: Joined, names: Names) -> Joine
             names.faults.add(
                 f"{column} is a relation and a column of {member.alias}", span_of(join.this), hint
             )
+    before = len(names.faults.errors)
     condition = _condition(join, member, joined, names)
+    table = joined.scope.members[0] if swapped else member
+    alone = not swapped or len(joined.scope.members) == 2  # else the table side is several
+    sound = alone and len(names.faults.errors) == before
+    keys = table_keys(join, table, joined.scope, names) if sound else ()
     right, left = (joined.node, member.relation.node) if swapped else (member.relation.node, joined.node)
-    node = JoinTable(left, right, kind, condition, names.faults.source.place(span_of(join.this)))
+    node = JoinTable(left, right, kind, condition, names.faults.source.place(span_of(join.this)), keys)
     carries = member.relation.carries if swapped else joined.carries
     alias = member.alias if swapped else joined.stream_alias
     return replace(joined, node=node, carries=carries, stream_alias=alias)

@@ -227,13 +227,22 @@ class Having:
 
 @dataclass(frozen=True, slots=True)
 class JoinTable:
-    """A stream side joined with a reference-table side. INNER or LEFT."""
+    """A stream side joined with a reference-table side. INNER or LEFT.
+
+    `keys` are the equalities of the condition between an expression of the stream side and a column of
+    the table side, as (expression, column); a look-up goes by them.
+    """
 
     left: Node
     right: Node
     kind: Literal["inner", "left"]
     condition: str
     place: Place | None = field(default=None, compare=False)
+    keys: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)  # not its fingerprint's
+
+    def compared(self) -> dict[str, str]:
+        """The expression that each column of the table side is compared with, the first of several."""
+        return {column: expression for expression, column in reversed(self.keys)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from headrace.sql.catalog import (
     SOURCES,
     STREAM_OPTIONS,
     TABLE_SOURCES,
+    bytes_of,
     duration_ms,
 )
 
@@ -41,6 +42,19 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         duration_ms(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "size"), [("0", 0), ("512", 512), ("64 kB", 65_536), ("1.5MB", 1_572_864), ("2gb", 2**31)]
+)
+def test_a_size_is_read(text: str, size: int) -> None:
+    assert bytes_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "-1", "10 MiB", "1,000"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="size"):
+        bytes_of(text)
+
+
 def test_what_a_connector_needs_is_one_of_its_options() -> None:
     for table in (SOURCES, TABLE_SOURCES, SINKS):
         for connector in table.values():
@@ -62,6 +76,8 @@ def test_every_check_says_something_about_a_wrong_value() -> None:
         ("time.zone", "Europe/Berlin"),
         ("trigger.interval", "0"),
         ("lake", "s3a://x"),
+        ("lookup.redis", "redis://me:secret@cache.example:6379/0"),
+        ("lookup.redis", "unix:///run/redis.sock?db=1"),
     ],
 )
 def test_a_right_value_is_accepted(setting: str, value: str) -> None:
