@@ -359,6 +359,44 @@ def explain(
     leave(call, file=str(pipeline), debug=debug)
 
 
+@app.command(rich_help_panel=WRITE)
+def skew(  # noqa: PLR0913 the options of the verb
+    pipeline: PipelineFile,
+    rows: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many rows of each stream to read, the newest.")
+    ] = 1_000_000,
+    keys: Annotated[int, typer.Option(min=1, max=10, metavar="N", help="How many keys to show.")] = 10,
+    values: Values = None,
+    lake: LakeRoot = "",
+    cores: Cores = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show how the newest input lies over hash partitions and keys, which keys are hot, and what would help.
+
+    A key is hot that has more than twice the rows of a partition in the mean (SET 'skew.factor').
+
+    [dim]headrace skew flights.sql --rows 100000[/dim]
+    """
+    given = variables(values)
+
+    def call() -> ExitCode:
+        from headrace.runtime.lake import lake_of
+        from headrace.runtime.session import spark_session
+        from headrace.skew import ShowSkew, show_skew
+        from headrace.sql.compile import compile_file
+
+        compiled = compile_file(pipeline, given)
+        request = ShowSkew(compiled, lake_of(compiled, lake), rows, keys, as_json)
+        spark = spark_session(f"headrace skew {compiled.name}", cores=cores)
+        try:
+            return show_skew(request, spark, console())
+        finally:
+            spark.stop()
+
+    leave(call, file=str(pipeline), debug=debug)
+
+
 @app.command("test", rich_help_panel=WRITE)
 def run_cases(
     files: Annotated[

@@ -90,6 +90,7 @@ class Fuzzed:
     batches: tuple[Delivery, ...]
     restarts: frozenset[int]
     partitions: int  # N
+    salt: int = 0  # over so many sub-groups hot keys are spread, and nearly all are hot
 
     @property
     def sql(self) -> str:
@@ -99,7 +100,8 @@ class Fuzzed:
             f"CREATE STREAM {name} ({columns}, ts TIMESTAMP, WATERMARK FOR ts AS ts{late});"
             for name in _streams(self.queries)
         ]
-        return "\n".join([*streams, *(query.text for query in self.queries)])
+        settings = [f"SET 'skew.salt' = '{self.salt}';", "SET 'skew.factor' = '0.1';"] if self.salt else []
+        return "\n".join([*settings, *streams, *(query.text for query in self.queries)])
 
 
 def drawn(seed: int, kinds: tuple[str, ...] = ()) -> Fuzzed:
@@ -111,7 +113,8 @@ def drawn(seed: int, kinds: tuple[str, ...] = ()) -> Fuzzed:
     queries = tuple(query for several in drawn_queries for query in several)
     batches = tuple(_batches(chance, columns, lateness, _streams(queries)))
     restarts = frozenset(n for n in range(len(batches)) if chance.random() < 0.2)
-    return Fuzzed(seed, columns, lateness, queries, batches, restarts, chance.choice([1, 2, 3, 4]))
+    partitions, salt = chance.choice([1, 2, 3, 4]), Random(f"salt {seed}").choice([0, 0, 3])
+    return Fuzzed(seed, columns, lateness, queries, batches, restarts, partitions, salt)
 
 
 def _streams(queries: tuple[Query, ...]) -> tuple[str, ...]:

@@ -131,6 +131,8 @@ def _smaller(one: Fuzzed) -> Iterator[Fuzzed]:
         yield replace(one, queries=queries)
     if one.restarts:
         yield replace(one, restarts=frozenset())
+    if one.salt:
+        yield replace(one, salt=0)
     for n, batches in enumerate(_without_one(one.batches)):
         restarts = frozenset(r - (r > n) for r in one.restarts if r != n)
         yield replace(one, batches=batches, restarts=restarts)

@@ -28,7 +28,7 @@ from headrace.errors import (
     Unknown,
 )
 
-VERBS = ("run", "rejected", "status", "replay", "refresh", "demo", "check", "explain", "test", "gate")
+VERBS = ("run", "rejected", "status", "replay", "refresh", "demo", "check", "explain", "skew", "test", "gate")
 GOOD = """
 CREATE STREAM s (k STRING, ts TIMESTAMP, v BIGINT, WATERMARK FOR ts AS ts);
 CREATE TABLE r AS SELECT k, SUM(v) AS total FROM s GROUP BY k;

@@ -6,6 +6,7 @@
     holds/            a file for each Scan of a join that must wait, because the join holds too many rows
     tables.json       how each reference table is joined by the query that ran last, and what look-ups found where
     pins.json         from which batch on which version of each reference table is read
+    hot.json          the keys that its state is salted by; not there where nothing is salted
     query.json        the plan's fingerprint and N, against a changed query on old state; which folder is Spark's
     ended             there once the pipeline was flushed
 
@@ -20,13 +21,14 @@ import json
 import os
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import Refused
 from headrace.sql.explain import plan_lines
 from headrace.sql.nodes import Result
+from headrace.sql.skew import HotKey
 
 NO_OFFSET = "-"
 
@@ -129,6 +131,22 @@ class Checkpoint:
         except FileNotFoundError:
             return {}
         return told
+
+    # ---- hot keys ----
+    def hot(self) -> tuple[HotKey, ...] | None:
+        """The keys that were kept; None where the state is not salted."""
+        try:
+            kept = json.loads((self.folder / "hot.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return tuple(HotKey(**{**key, "salts": tuple(key["salts"])}) for key in kept)
+
+    def keep_hot(self, keys: tuple[HotKey, ...] | None) -> None:
+        """Keep the keys for the starts to come; written before a batch runs that is salted by them."""
+        if keys is None:
+            (self.folder / "hot.json").unlink(missing_ok=True)
+        else:
+            self._write("hot.json", [asdict(key) for key in keys])
 
     # ---- the query itself ----
     def same_query(self, result: Result, partitions: int) -> None:

@@ -76,6 +76,21 @@ def newest_version(path: str) -> int:
     return max(int(match.group(1)) for match in found)
 
 
+def newest_versions(path: str, size: int) -> tuple[Offset | None, Offset]:
+    """The offsets between which the newest versions lie whose files have so many bytes together; the table as it stands
+    where its versions can't be told apart any more.
+    """
+    end = latest(path, {})
+    for version in range(end["version"], 0, -1):
+        try:
+            size -= sum(file.entry.size for file in _added(path, version))
+        except (FileNotFoundError, Refused):
+            return None, end
+        if size <= 0:
+            return {"first": version - 1, "version": version - 1}, end
+    return None, end
+
+
 def files_between(path: str, start: Offset, end: Offset) -> list[DeltaFile]:
     """The files of the versions in (start, end], in order.
 

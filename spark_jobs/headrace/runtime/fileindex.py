@@ -46,6 +46,17 @@ def read_index(index: str) -> dict[str, list[Entry]]:
     return entries
 
 
+def newest(entries: list[Entry], size: int) -> int:
+    """How many of the newest files have so many bytes together; one at least, where there is one."""
+    taken = 0
+    for entry in reversed(entries):
+        if taken and size <= 0:
+            break
+        taken += 1
+        size -= max(entry.size, 0)
+    return taken
+
+
 def append(index: str, entries: list[Entry]) -> None:
     """Add entries at the end of the index, in one write, on disk before it returns."""
     if not entries:

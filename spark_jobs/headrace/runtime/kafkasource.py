@@ -81,6 +81,15 @@ def range_options(stream: Stream, note: Path, start: Offset | None, end: Offset)
     return options
 
 
+def newest_range(stream: Stream, rows: int) -> tuple[Offset, Offset]:
+    """The offsets between which the newest `rows` records that the broker holds lie, the same number of each partition."""
+    known = partitions(stream)
+    low, high = (_asked(stream, known, spec) for spec in (EARLIEST, LATEST))
+    each = -(-rows // max(len(known), 1))
+    topic = stream.option("topic")
+    return {topic: {p: max(low[p], high[p] - each) for p in known}}, {topic: high}
+
+
 def _begun(note: Path) -> Offset:
     begun: Offset = json.loads(note.read_text(encoding="utf-8"))
     return begun

@@ -16,6 +16,7 @@ from headrace.errors import Refused
 from headrace.event_time import windows
 from headrace.runtime.asof import both_sides
 from headrace.runtime.fields import analysed
+from headrace.runtime.salting import SALTS, SAME_SALT, salted, spread_groups
 from headrace.runtime.watermark import SHIFT_US, strictly_behind
 from headrace.sql.aggregates import literal, lower_call
 from headrace.sql.nodes import (
@@ -45,6 +46,7 @@ from headrace.sql.nodes import (
     waited,
     walk,
 )
+from headrace.sql.skew import HotKey
 
 ADMITTED = "__admitted"  # whether HAVING lets the group's row stand, in upserted results
 START, END = "__start", "__end"  # of a window, shifted
@@ -66,7 +68,8 @@ class Inputs:
 
     `look_up(join, table, left)` is a join with a table that is looked up, None where Spark joins it.
     `carry` keeps the column IDENTITY through the plan (the audit's). `done` is a node whose rows are there
-    already, those of a carried-state operator: what is above it is computed over them.
+    already, those of a carried-state operator: what is above it is computed over them. `hot` are the keys that the
+    plan's one salted operator spreads, None where none is salted.
     """
 
     scan: Callable[[int, str], DataFrame]
@@ -75,6 +78,7 @@ class Inputs:
     upsert: bool = False
     done: tuple[Node, DataFrame] | None = None
     look_up: Callable[[JoinTable, str, DataFrame], DataFrame | None] = lambda *_: None
+    hot: tuple[HotKey, ...] | None = None
     scans: list[str] = field(default_factory=list)  # the streams of the Scans met so far, in plan order
 
 
@@ -145,8 +149,8 @@ def lower(node: Node, inputs: Inputs) -> DataFrame:  # noqa: C901 one case for e
                 _fitting(lower(side, inputs), n, node) for n, side in enumerate((node.left, node.right))
             )
             if window is None:
-                return _join_streams(node, left, right).drop(*FITS)
-            return _join_in_windows(node, window, (left, right)).drop(*FITS)
+                return _join_streams(node, (left, right), inputs.hot).drop(*FITS)
+            return _join_in_windows(node, window, (left, right), inputs.hot).drop(*FITS)
         case JoinAsOf():
             left, right = lower(node.left, inputs), lower(node.right, inputs)
             return analysed(lambda f: both_sides(node, f, right), left, node.place, "ASOF JOIN")
@@ -231,6 +235,8 @@ def _aggregate(node: Aggregate, inputs: Inputs) -> DataFrame:
         keys += [F.col(SESSION)]
     elif node.windowed:
         keys += [F.col(START), F.col(END)]
+    if inputs.hot and not sessions:
+        rows = spread_groups(node, inputs.hot, rows)
     groups = rows.groupBy(*keys)
     group = _told(node.keys)
     calls = [F.expr(lower_call(call, types_of(rows, call), group)).alias(call.name) for call in node.calls]
@@ -264,7 +270,9 @@ def _with_window_columns(groups: DataFrame, borders: tuple[str, str]) -> DataFra
     return groups.select("*", start, end).drop(START, END, SESSION, ALL)
 
 
-def _join_streams(node: JoinStreams, left: DataFrame, right: DataFrame) -> DataFrame:
+def _join_streams(
+    node: JoinStreams, rows: tuple[DataFrame, DataFrame], hot: tuple[HotKey, ...] | None
+) -> DataFrame:
     """Spark's own join of two streams, told how long a row must wait.
 
     Spark finds that in a condition `right time <= left time + span`: a left row goes when its time plus the span
@@ -274,7 +282,7 @@ def _join_streams(node: JoinStreams, left: DataFrame, right: DataFrame) -> DataF
     comparison of a side's column with a literal would be taken for a span too, and is worked out before the join.
     """
     condition = _condition(node)
-    sides = [_timed(side, n, node) for n, side in enumerate((left, right))]
+    sides = [_timed(side, n, node) for n, side in enumerate(rows)]
     delays = [waited(side) for side in (node.left, node.right)]
     if all(node.times):
         late, soon = (
@@ -284,21 +292,37 @@ def _join_streams(node: JoinStreams, left: DataFrame, right: DataFrame) -> DataF
         condition &= F.expr(
             f"{MATCHED[1]} <= {BOUNDED[0]} + {late} AND {MATCHED[0]} <= {BOUNDED[1]} + {soon}"
         )
+    if hot is not None:
+        sides = salted(node, hot, sides, (_micros(MATCHED[0]), _micros(MATCHED[1])))
+        condition &= F.expr(SAME_SALT)
     joined = analysed(lambda f: f.join(sides[1], condition, node.kind), sides[0], node.place, "JOIN")
-    return joined.drop(*MATCHED, *BOUNDED)
+    return joined.drop(*MATCHED, *BOUNDED, *SALTS)
 
 
-def _join_in_windows(node: JoinStreams, window: Window, sides: tuple[DataFrame, DataFrame]) -> DataFrame:
+def _join_in_windows(
+    node: JoinStreams,
+    window: Window,
+    rows: tuple[DataFrame, DataFrame],
+    hot: tuple[HotKey, ...] | None,
+) -> DataFrame:
     """Each side's rows once for each of their windows; a window is one more key of the join, and lets its state go."""
-    left, right = (_bordered(side, n, node, window) for n, side in enumerate(sides))
+    sides = [_bordered(side, n, node, window) for n, side in enumerate(rows)]
     same = " AND ".join(f"{one} = {other}" for one, other in zip(*SIDES, strict=True))
     condition = _condition(node) & F.expr(same)
-    joined = analysed(lambda f: f.join(right, condition, node.kind), left, node.place, "JOIN")
+    if hot is not None:
+        sides = salted(node, hot, sides, (_micros(SIDES[0][0]), _micros(SIDES[1][0])))
+        condition &= F.expr(SAME_SALT)
+    joined = analysed(lambda f: f.join(sides[1], condition, node.kind), sides[0], node.place, "JOIN")
     borders = [
         F.expr(f"timestamp_micros(unix_micros(coalesce({one}, {other})) - {SHIFT_US}L)").alias(name)
         for one, other, name in zip(*SIDES, ("window_start", "window_end"), strict=True)
     ]
-    return joined.select("*", *borders).drop(*SIDES[0], *SIDES[1])
+    return joined.select("*", *borders).drop(*SIDES[0], *SIDES[1], *SALTS)
+
+
+def _micros(shifted: str) -> str:
+    """The microseconds of a time that is shifted here."""
+    return f"(unix_micros({shifted}) - {SHIFT_US}L)"
 
 
 def _bordered(side: DataFrame, n: int, node: JoinStreams, window: Window) -> DataFrame:

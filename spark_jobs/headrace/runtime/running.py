@@ -13,12 +13,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from headrace.errors import HeadraceError, Refused
-from headrace.runtime import audit, batchlog, execution, observe, records, sources, tables
+from headrace.runtime import audit, batchlog, execution, hotkeys, observe, records, sources, tables
 from headrace.runtime.batch import GENERATION, Loop, Scanned, Setting, input_range, run_batch
 from headrace.runtime.buffers import buffers_of
 from headrace.runtime.chain import chain_of, native_part
 from headrace.runtime.checkpoint import Checkpoint
 from headrace.runtime.faults import fault_of
+from headrace.runtime.heat import Look
 from headrace.runtime.lookups import lookups_of
 from headrace.runtime.lower import Inputs, closes_strictly, lower, waits_for_watermark, wakes_spark
 from headrace.runtime.session import own_session
@@ -27,6 +28,7 @@ from headrace.runtime.tracking import Tracking
 from headrace.runtime.watermark import SparkWatermark
 from headrace.runtime.ways import limits_of
 from headrace.sql.nodes import Lookup, Result, Scan, walk
+from headrace.sql.skew import HotKey, salt_of, salted_node
 
 STARTED_WITHIN_S = 60.0
 ANSWERS_WITHIN_S = 15.0  # a source, or it is one that may take long, such as a broker out of reach
@@ -59,7 +61,8 @@ class RunningQuery:
         self._started.clear()
         session = self._session()
         self.loop = self._loop(session, self._pin(session))
-        frame = self._frame(session, self.loop)
+        hot = hotkeys.at_start(self.result, self.checkpoint, self._look(session, self.loop))
+        frame = self._frame(session, self.loop, hot)
         self._note_tables(self.loop)
         self.loop.sink.prepare(self._output_schema(frame, self.loop))
         batchlog.prepare(self.setting.lake)
@@ -97,9 +100,21 @@ class RunningQuery:
         """How its reference tables are joined, and Spark's optimized plan of the query; nothing is started."""
         session = self._session()
         loop = self._loop(session, {name: self._version(session, name) for name in self._tables()})
-        plan = execution.optimized(session, self._frame(session, loop))
+        salted = salted_node(self.result.plan, salt_of(self.setting.pipeline)) is not None
+        hot = self.checkpoint.hot() or (() if salted else None)
+        plan = execution.optimized(session, self._frame(session, loop, hot))
         ways = [joined.render(name) for name, joined in loop.lookups.joined().items()]
         return "\n".join([*ways, plan])
+
+    def look(self) -> Look:
+        """Where its input can be looked at; nothing is started."""
+        session = self._session()
+        loop = self._loop(session, {name: self._version(session, name) for name in self._tables()})
+        return self._look(session, loop)
+
+    def _look(self, session: SparkSession, loop: Loop) -> Look:
+        setting = self.setting
+        return Look(session, setting.pipeline, setting.lake, loop.lookup, setting.partitions)
 
     def _session(self) -> SparkSession:
         session = own_session(self.setting.spark)
@@ -142,12 +157,13 @@ class RunningQuery:
         plain = chain_of(self.result, loop.lookup, str(self.setting.scratch / "nothing"), GENERATION)
         return plain.take(nothing, 0, None).rows.schema
 
-    def _frame(self, session: SparkSession, loop: Loop) -> DataFrame:
+    def _frame(self, session: SparkSession, loop: Loop, hot: tuple[HotKey, ...] | None = None) -> DataFrame:
         inputs = Inputs(
             scan=lambda n, stream: self._scan(session, loop, n, stream),
             lookup=loop.lookup,
             upsert=self.result.upsert,
             look_up=loop.lookups.join,
+            hot=hot,
         )
         frame = lower(native_part(self.result), inputs)
         if self.waits and execution.observers(session, frame) < len(loop.scans):

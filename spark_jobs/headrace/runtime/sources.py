@@ -20,7 +20,7 @@ from pyspark.sql.types import StructField, StructType
 
 from headrace.errors import Refused, Unknown
 from headrace.runtime import csvlayout, fileindex, kafkasource
-from headrace.runtime.deltarange import files_between, has_more, table_schema
+from headrace.runtime.deltarange import files_between, has_more, newest_versions, table_schema
 from headrace.runtime.filesource import (
     LINES,
     LINES_UNDER_HEADER,
@@ -34,6 +34,7 @@ from headrace.runtime.records import check_options, reader_options, rows_of, und
 from headrace.sql.nodes import Stream
 
 Offset = dict[str, Any]
+RECORD_BYTES = 100  # of a record in a file, where a few of them are looked at
 GIVEN = ""  # the connector of a stream whose rows a case delivers
 RATE = ("timestamp", "value")
 GONE = (FileNotFoundError, PySparkException, DeltaError, TableNotFoundError)
@@ -97,6 +98,23 @@ def unread(lake: Lake, stream: Stream, consumed: Offset) -> set[str]:
             return {"0"} if has_more(_existing(stream), consumed) else set()
         case _:
             return {"0"}
+
+
+def newest_range(lake: Lake, stream: Stream, rows: int) -> tuple[Offset | None, Offset]:
+    """The offsets between which about the newest `rows` records lie; what is in files is judged by their size."""
+    size = rows * RECORD_BYTES
+    match stream.connector:
+        case "" | "files":
+            index = fileindex.read_index(index_file(lake, stream))
+            taken = {name: fileindex.newest(entries, size // len(index)) for name, entries in index.items()}
+            ends = {name: len(entries) for name, entries in index.items()}
+            return {name: ends[name] - taken[name] for name in ends}, ends
+        case "kafka":
+            return kafkasource.newest_range(stream, rows)
+        case "delta":
+            return newest_versions(_existing(stream), size)
+        case _:
+            return {"offset": 0}, {"offset": rows}
 
 
 def is_endless(stream: Stream) -> bool:

@@ -122,6 +122,20 @@ def _whole(value: str) -> str:
     return "" if re.fullmatch(r"-?\d+", value) else f"{value!r} is no whole number"
 
 
+def _salt(value: str) -> str:
+    wrong = (
+        ""
+        if value in ("auto", "off") or value.isdecimal()
+        else f"{value!r} is none of auto, off and a number"
+    )
+    return wrong or ("a number of salts is 2 or more" if value.isdecimal() and int(value) < 2 else "")
+
+
+def _factor(value: str) -> str:
+    plain = re.fullmatch(r"\d+(\.\d+)?", value)
+    return "" if plain and float(value) > 0 else f"{value!r} is no number above 0"
+
+
 @dataclass(frozen=True, slots=True)
 class OneOf:
     """The check that a value is one of a few words."""
@@ -146,6 +160,8 @@ SETTINGS: Mapping[str, Check] = MappingProxyType(
         "lookup.timeout": _some_time,
         "lookup.cache-bytes": _size,
         "lookup.ttl": _some_time,
+        "skew.salt": _salt,
+        "skew.factor": _factor,
     }
 )
 

@@ -38,6 +38,7 @@ from headrace.sql.nodes import (
     Windowed,
     inputs,
 )
+from headrace.sql.skew import Salt, hashed, salt_of, told
 
 STAGES = ("tree", "kind", "plan")
 
@@ -54,7 +55,8 @@ def explain(pipeline: Pipeline, stage: str = "tree", *, dot: bool = False) -> st
         case "plan":
             lines = [*_declared(pipeline), *(line for result in pipeline.results for line in _plan(result))]
         case _:
-            lines = [line for result in pipeline.results for line in _tree(result)]
+            salt = salt_of(pipeline)
+            lines = [line for result in pipeline.results for line in _tree(result, salt)]
     return "\n".join(lines).rstrip()
 
 
@@ -65,8 +67,9 @@ def _kind_line(result: Result) -> str:
 
 
 # ---- tree -----------------------------------------------------------------------------------
-def _tree(result: Result) -> Iterator[str]:
+def _tree(result: Result, salt: Salt) -> Iterator[str]:
     yield _kind_line(result)
+    salted = {id(one.node) for one in hashed(result.plan)} if salt.mode != "off" else set()
     arriving = {(id(edge.parent), id(edge.child)): edge for edge in edges(result.plan)}
 
     def below(node: Node, parent: Node | None, lead: str, last: bool) -> Iterator[str]:
@@ -76,6 +79,8 @@ def _tree(result: Result) -> Iterator[str]:
         moved = " ⇄" if edge and edge.why and way != output(node) else ""
         yield f"{lead}{'└─' if last else '├─'} {title(node)}   [{way}{moved}{why}]"
         children = inputs(node)
+        if id(node) in salted:
+            yield f"{lead}{'   ' if last else '│  '}│  {told(node, result.plan, salt)}"
         for number, child in enumerate(children, start=1):
             yield from below(child, node, f"{lead}{'   ' if last else '│  '}", number == len(children))
 
