@@ -54,11 +54,11 @@ def test_before_the_first_start_the_size_tells(
 ) -> None:
     code, text = out(lake, tmp_path, capsys)
     assert code == 0
-    head, first, second = text.splitlines()
+    head, first, second = (line.rstrip() for line in text.splitlines())
     assert head.split() == ["table", "pinned", "newest", "age", "rows", "bytes", "joined"]
     cells = first.split()
     assert [cells[0], cells[1], cells[2], cells[4]] == ["t", "–", "1", "1,000"]
-    assert first.rstrip().endswith("joined by Spark ('lookup.redis' is not set)")
+    assert first.endswith("joined by Spark ('lookup.redis' is not set)")
     assert second.split(maxsplit=6)[0::6] == ["never", "not published yet"]
 
 
