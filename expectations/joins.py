@@ -43,15 +43,23 @@ def join_of_streams(whole: Text, select: Select, items: list[Item], live: list[I
 
 
 def _join_as_of(whole: Text, select: Select, items: list[Item], live: list[Item]) -> Shape:
-    """The right rows get the time of their key's next one, and a left row meets the one that was valid then."""
+    """The right rows get the time of their key's next one, and a left row meets the one that was valid then.
+
+    With a tolerance time is cut into spans as long as that: a right row stands in its own and the next one, and a left row
+    is compared with those of its span alone.
+    """
     left, right = live
     on, matched = right.on, right.matched
     if on is None or matched is None:
         raise ValueError("an as-of join without ON")
     keys = ", ".join(_right_keys(whole, on, (left.alias, right.alias)))
+    ages = join_tolerance(whole.text, whole.words)
     next_time = f"lead(__time) OVER (PARTITION BY {keys} ORDER BY __time, __partition, __place) AS __until"
-    whole.put(whole.words[right.place[0]].start, f"(SELECT *, {next_time} FROM ")
-    whole.put(whole.words[right.place[1] - 1].end, f") AS {right.alias}")
+    spans = [f"unix_micros({{}}) div {age}L" for age in ages if age > 0]
+    own = [span.format("__time") for span in spans]
+    views = "".join(f" LATERAL VIEW explode(array({span}, {span} + 1)) __spans AS __span" for span in own)
+    whole.put(whole.words[right.place[0]].start, f"(SELECT * FROM (SELECT *, {next_time} FROM ")
+    whole.put(whole.words[right.place[1] - 1].end, f"){views}) AS {right.alias}")
     whole.replace(matched, "")
     for index in range(left.place[1], right.place[0]):
         if whole.words[index].says == "ASOF":
@@ -61,12 +69,10 @@ def _join_as_of(whole: Text, select: Select, items: list[Item], live: list[Item]
     strict = any(word.says in ("<", ">") for word in whole.words[slice(*matched)])
     valid = [f"{time} {'>' if strict else '>='} {since}"]
     valid.append(f"({until} IS NULL OR {time} {'<=' if strict else '<'} {until})")
-    valid += [
-        f"unix_micros({time}) - unix_micros({since}) <= {age}L"
-        for age in join_tolerance(whole.text, whole.words)
-    ]
+    valid += [f"unix_micros({time}) - unix_micros({since}) <= {age}L" for age in ages]
+    valid += [f"{span.format(time)} = {right.alias}.__span" for span in spans]
     tie(whole, on, " AND ".join(valid))
-    hide_in_stars(whole, select, _hiding(items, [right], ("__until",)))
+    hide_in_stars(whole, select, _hiding(items, [right], ("__until", *("__span" for _ in spans))))
     return Shape(streaming=True, due=time)
 
 

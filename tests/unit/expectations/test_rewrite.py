@@ -292,7 +292,8 @@ AS_OF = "SELECT a.k, v.x FROM a ASOF{} JOIN b AS v MATCH_CONDITION (a.ts {} v.ts
             " WITH ('join.tolerance' = '10s')",
             "upper(v.k), u",
             "`a`.__time > v.__time AND (v.__until IS NULL OR `a`.__time <= v.__until) "
-            "AND unix_micros(`a`.__time) - unix_micros(v.__time) <= 10000000L",
+            "AND unix_micros(`a`.__time) - unix_micros(v.__time) <= 10000000L "
+            "AND unix_micros(`a`.__time) div 10000000L = v.__span",
         ),
     ],
 )
@@ -302,9 +303,11 @@ def test_an_as_of_join_asks_for_the_row_that_was_valid(
     found = plain(AS_OF.format(side, sign, on, options), NAMES)
     assert found.timed
     version = f"lead(__time) OVER (PARTITION BY {keys} ORDER BY __time, __partition, __place) AS __until"
+    span = "unix_micros(__time) div 10000000L"
+    view = f" LATERAL VIEW explode(array({span}, {span} + 1)) __spans AS __span" if options else ""
+    versions = f"(SELECT * FROM (SELECT *, {version} FROM b AS v){view})"
     assert " ".join(found.text.split()) == (
-        f"SELECT a.k, v.x, `a`.__time AS __row_time FROM a{side} JOIN (SELECT *, {version} FROM b AS v) AS v "
-        f"ON ({on}) AND {valid}"
+        f"SELECT a.k, v.x, `a`.__time AS __row_time FROM a{side} JOIN {versions} AS v ON ({on}) AND {valid}"
     )
 
 
