@@ -1,4 +1,4 @@
--- Departures from New York's three airports in 2013, as they happen: the pipeline of `make demo`.
+-- Flights from New York's three airports in 2013, as they leave and arrive: the pipeline of `make demo`.
 -- Input comes from `headrace demo --prepare-only`; run it with `--set DATA=<folder>`.
 
 SET 'pipeline.name' = 'flights';
@@ -22,6 +22,7 @@ CREATE STREAM departures (
   -- Computed columns: when it really left, or was to leave where it never did.
   departed  AS planned + coalesce(delay, 0) * INTERVAL '1' MINUTE,
   cancelled AS delay IS NULL,
+  day       AS to_date(from_utc_timestamp(planned, 'America/New_York')),
 
   -- Event time is `departed`. An airport reports once an hour, in the order of its timetable, so its own rows
   -- are out of order by less than an hour. LaGuardia's reports come a whole day after the others': that needs
@@ -35,8 +36,43 @@ CREATE STREAM departures (
   'watermark.idle-timeout' = '0'
 );
 
+-- Arrivals, told by the airport that the flight had left, in the hour in which it arrived somewhere.
+CREATE STREAM arrivals (
+  arrived   TIMESTAMP NOT NULL,            -- UTC
+  delay     INT,                           -- minutes, negative when early; NULL: diverted on its way
+  carrier   STRING NOT NULL,
+  flight    INT,
+  tailnum   STRING,
+  day       DATE NOT NULL,                 -- for which the departure was planned, in New York
+  origin    STRING NOT NULL,
 
--- Reference tables: small, versioned, replaced as a whole. Every batch sees one version of them.
+  WATERMARK FOR arrived AS arrived - INTERVAL '1' HOUR
+) WITH (
+  'connector' = 'files',
+  'path' = '${DATA}/arrivals',
+  'format' = 'csv',
+  'watermark.idle-timeout' = '0'
+);
+
+-- The weather at each airport, once an hour and in order: it needs no lateness.
+CREATE STREAM weather (
+  observed   TIMESTAMP NOT NULL,           -- UTC
+  origin     STRING NOT NULL,
+  visibility DOUBLE,                       -- miles, 10 at most
+  wind       DOUBLE,                       -- miles an hour
+
+  WATERMARK FOR observed AS observed
+) WITH (
+  'connector' = 'files',
+  'path' = '${DATA}/weather',
+  'format' = 'csv',
+  'watermark.idle-timeout' = '0'
+);
+
+
+-- Reference tables: small, versioned, replaced as a whole. Every batch sees one version of them, and the batch log
+-- says which. `headrace refresh planes --from ${DATA}/planes_new.csv` publishes the next version while the
+-- pipeline runs; planes.csv lacks the planes that were built in 2013.
 CREATE TABLE carriers (
   carrier STRING,
   name    STRING,
@@ -83,7 +119,8 @@ CREATE TABLE hourly AS
 
 -- 2. Running totals of each carrier, by name. CHANGES: each batch upserts the carriers that it touched, so the
 --    table shows the newest totals at any time. Small reference tables are broadcast, so the joins move no
---    departure; not every plane is known, hence the LEFT JOIN.
+--    departure; not every plane is known, hence the LEFT JOIN. Departures meet the version of `planes` that their
+--    batch has pinned.
 CREATE TABLE carrier_totals AS
   SELECT
     d.carrier,
@@ -92,7 +129,8 @@ CREATE TABLE carrier_totals AS
     COUNT(*) FILTER (WHERE d.cancelled)   AS cancellations,
     AVG(d.delay)                          AS mean_delay,
     MAX(d.delay)                          AS largest_delay,
-    SUM(p.seats) FILTER (WHERE NOT d.cancelled) AS seats_flown
+    SUM(p.seats) FILTER (WHERE NOT d.cancelled) AS seats_flown,
+    COUNT(*) FILTER (WHERE NOT d.cancelled AND p.tailnum IS NULL) AS unknown_planes
   FROM departures AS d
   JOIN carriers AS c ON d.carrier = c.carrier
   LEFT JOIN planes AS p ON d.tailnum = p.tailnum
@@ -114,4 +152,62 @@ CREATE TABLE daily AS
     SUM(d.distance) FILTER (WHERE NOT d.cancelled) AS miles
   FROM departures AS d
   GROUP BY WINDOW TUMBLING(INTERVAL '1' DAY, OFFSET INTERVAL '5' HOUR)
+  EMIT FINAL;
+
+
+-- 4. What left with what arrived: the same flight of the same day with the same plane, within 24 hours. Both streams
+--    are hashed by those keys into the same partitions, where each waits for the other: what arrives is often told
+--    before LaGuardia has told what left. A flight that never arrives comes out once, with NULLs, when the
+--    watermark of both says that it can't arrive in time any more.
+CREATE TABLE flown AS
+  SELECT
+    d.day,
+    d.carrier,
+    d.flight,
+    d.tailnum,
+    d.origin,
+    d.dest,
+    d.departed,
+    a.arrived,
+    timestampdiff(MINUTE, d.departed, a.arrived) AS minutes,
+    d.delay                               AS left_late,
+    a.delay                               AS arrived_late,
+    d.delay - a.delay                     AS made_up        -- minutes, in the air
+  FROM departures AS d
+  LEFT JOIN arrivals AS a
+    ON d.carrier = a.carrier AND d.flight = a.flight AND d.day = a.day AND d.tailnum = a.tailnum
+   AND d.origin = a.origin                -- one plane may leave two of the airports under one number on a day
+   AND a.arrived BETWEEN d.departed AND d.departed + INTERVAL '24' HOUR
+  WHERE NOT d.cancelled;
+
+
+-- 5. Each departure with the newest reading of the weather at its airport: AS OF the moment when it left. It comes out
+--    when the watermark has passed it, since no earlier reading can come then. A stream, to read on from.
+CREATE STREAM in_weather AS
+  SELECT d.departed, d.origin, d.delay, w.observed, w.visibility, w.wind
+  FROM departures AS d
+  ASOF LEFT JOIN weather AS w
+    MATCH_CONDITION (d.departed >= w.observed)
+    ON d.origin = w.origin
+  WHERE NOT d.cancelled
+  WITH ('join.tolerance' = '3h');         -- an older reading says nothing
+
+--    And by month, as New York counts it, what one could see.
+CREATE TABLE by_visibility AS
+  SELECT
+    CASE
+      WHEN visibility >= 10 THEN '10 miles'
+      WHEN visibility >= 3 THEN '3 to 10'
+      WHEN visibility >= 1 THEN '1 to 3'
+      WHEN visibility < 1 THEN 'under 1'
+      ELSE 'not told'
+    END                                   AS visibility,
+    window_start,
+    window_end,
+    COUNT(*)                              AS departures,
+    AVG(delay)                            AS mean_delay,
+    AVG(wind)                             AS mean_wind
+  FROM in_weather
+  GROUP BY 1
+  WINDOW TUMBLING(departed, INTERVAL '1' MONTH, TIME ZONE 'America/New_York')
   EMIT FINAL;

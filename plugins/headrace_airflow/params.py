@@ -31,7 +31,7 @@ TABLE = Param(
     description="The reference table, as the pipeline names it.",
 )
 SOURCE = Param(
-    "lake/demo/input/planes.csv",  # where `headrace demo` delivers it
+    "lake/demo/input/planes_new.csv",  # where `headrace demo` delivers it
     type="string",
     minLength=1,
     title="New rows",

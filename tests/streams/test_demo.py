@@ -29,7 +29,7 @@ def behind(deliveries: tuple[Delivery, ...]) -> dict[str, int]:
     lost: dict[str, int] = {}
     newest: datetime | None = None
     for one in deliveries:
-        arrived = {airport: departed(path) for airport, path in one.files}
+        arrived = {file.airport: departed(file.path) for file in one.of("departures")}
         for airport, times in arrived.items():
             late = [at for at in times if newest and at.replace(minute=0) + HOUR <= newest - HOUR]
             lost[airport] = lost.get(airport, 0) + len(late)
@@ -47,4 +47,4 @@ def test_plain_spark_drops_exactly_the_rows_behind_its_global_watermark(
     found = run_plain(spark, prepared, tmp_path / "plain")
     assert dict(found.by_airport) == expected
     assert found.dropped == expected["LGA"] > 0
-    assert found.rows == prepared.rows
+    assert found.rows == prepared.count("departures")

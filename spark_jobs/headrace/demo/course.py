@@ -13,12 +13,14 @@ from headrace.demo.record import Sample, Streamed
 from headrace.ops.progress import instant, span
 
 HOUR_MS = 3_600_000
+COLOURS = (0, 1, 2, 3, 5, 6)  # of the queries: 4 is the watermark's
+WATCHED = "hourly"  # a query that reads the departures alone
 
 
 def throughput(run: Streamed) -> Figure:
     """Rows taken so far, by query, over the time of the run."""
     series = []
-    for colour, (query, samples) in enumerate(_by_query(run.samples).items()):
+    for colour, (query, samples) in zip(COLOURS, _by_query(run.samples).items(), strict=False):
         points, hints, total = [(0.0, 0.0)], ["0 rows"], 0
         for sample in samples:
             batch = sample.progress
@@ -31,9 +33,13 @@ def throughput(run: Streamed) -> Figure:
         series.append(Series(query, tuple(points), tuple(hints), colour))
     return Figure(
         "Rows taken",
-        f"Each query reads the whole input, at its own pace. {run.rows:,} rows in {run.seconds:.0f} s.",
+        f"Each query reads its streams whole, at its own pace. {run.rows:,} rows of three streams in "
+        f"{run.seconds:.0f} s.",
         charts.lines(
-            series, _seconds(run), number_axis("rows", [0.0, run.rows]), "Rows taken by each query over time"
+            series,
+            _seconds(run),
+            number_axis("rows", [0.0, *(at for one in series for _, at in one.points)]),
+            "Rows taken by each query over time",
         ),
         ("query", "batches", "rows", "rows/s while in a batch"),
         tuple(_speed(query, samples) for query, samples in _by_query(run.samples).items()),
@@ -43,7 +49,7 @@ def throughput(run: Streamed) -> Figure:
 def speed(run: Streamed) -> Figure:
     """Rows per second of each batch that had input."""
     series = []
-    for colour, (query, samples) in enumerate(_by_query(run.samples).items()):
+    for colour, (query, samples) in zip(COLOURS, _by_query(run.samples).items(), strict=False):
         found = [(one.at, one.progress) for one in samples if one.progress.input_rows]
         hints = tuple(f"batch {b.batch}, {b.input_rows:,} rows in {b.seconds:.2f} s" for _, b in found)
         series.append(Series(query, tuple((at, b.rows_per_second) for at, b in found), hints, colour))
@@ -65,8 +71,8 @@ def marks(run: Streamed) -> Figure:
     y = _months(values) if values else number_axis("event time", [0.0])
     return Figure(
         "Event time",
-        "The mark of a source partition is the newest departure it has reported, less the allowed lateness. "
-        "The watermark is the smallest of them, so it waits for LaGuardia.",
+        "Of the departures: the mark of a source partition is the newest one that it has reported, less the allowed "
+        "lateness. The watermark is the smallest of them, so it waits for LaGuardia.",
         charts.lines(
             series, _seconds(run), y, "Marks of three source partitions and the watermark over time"
         ),
@@ -100,7 +106,7 @@ def lags(run: Streamed) -> Figure:
 def balance(run: Streamed) -> list[Figure]:
     """State rows of each hash partition, when the query held most: one figure for each query."""
     figures = []
-    for colour, (query, samples) in enumerate(_by_query(run.samples).items()):
+    for colour, (query, samples) in zip(COLOURS, _by_query(run.samples).items(), strict=False):
         held = [sample.progress for sample in samples if sample.progress.state_rows]
         if not held:
             continue
@@ -128,9 +134,8 @@ def _by_query(samples: Iterable[Sample]) -> Mapping[str, list[Sample]]:
 
 
 def _watched(run: Streamed) -> list[Sample]:
-    """The batches of the first query that has marks: every query of the demo reads the same stream."""
-    with_marks = _by_query(sample for sample in run.samples if sample.progress.marks)
-    return next(iter(with_marks.values()), [])
+    """The batches of WATCHED: the marks are those of its one stream."""
+    return [sample for sample in run.samples if sample.progress.query == WATCHED]
 
 
 def _speed(query: str, samples: Sequence[Sample]) -> tuple[str, ...]:

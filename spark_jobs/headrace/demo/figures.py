@@ -18,6 +18,7 @@ NEW_YORK = ZoneInfo("America/New_York")
 DAY_BEGINS = 4  # the hour at which New York is quietest
 FEW = 0.0025  # an hour of the day with less than this share of an airport's departures is not drawn
 MOST_CARRIERS = 16
+SIGHT = ("10 miles", "3 to 10", "1 to 3", "under 1", "not told")  # as flights.sql calls them
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,10 @@ def carriers(totals: pa.Table) -> Figure:
         )
         for row in ordered
     ]
-    columns = ("carrier", "departures", "cancelled", "mean delay", "largest delay", "seats flown")
+    columns = (
+        *("carrier", "departures", "cancelled", "mean delay", "largest delay"),
+        *("seats flown", "by planes that were not known"),
+    )
     rows = tuple(
         (
             row["name"],
@@ -94,6 +98,7 @@ def carriers(totals: pa.Table) -> Figure:
             f"{row['mean_delay'] or 0.0:.1f}",
             f"{row['largest_delay'] or 0:,}",
             f"{row['seats_flown'] or 0:,}",
+            f"{row['unknown_planes']:,}",
         )
         for row in ordered
     )
@@ -137,6 +142,60 @@ def cancellations(daily: pa.Table) -> Figure:
             (f"{row['window_start']:%d %b}", f"{row['departures']:,}", f"{row['cancellations']:,}")
             for row in sorted(days, key=lambda row: -row["cancellations"])[:10]
         ),
+    )
+
+
+def made_up(flown: pa.Table, totals: pa.Table) -> Figure:
+    """Mean minutes that each carrier made up between its departure and its arrival, the most first."""
+    names = dict(zip(totals["carrier"].to_pylist(), totals["name"].to_pylist(), strict=True))
+    wanted = [("made_up", "mean"), ("minutes", "mean"), ("departed", "count"), ("arrived", "count")]
+    found = flown.group_by("carrier").aggregate(wanted).sort_by([("made_up_mean", "descending")]).to_pylist()
+    lost = [row["departed_count"] - row["arrived_count"] for row in found]
+    bars = [
+        Bar(
+            names[row["carrier"]],
+            row["made_up_mean"] or 0.0,
+            f"{row['made_up_mean'] or 0.0:.1f}",
+            f"{row['departed_count']:,} departures, {never:,} never arrived",
+        )
+        for row, never in zip(found, lost, strict=True)
+    ]
+    return Figure(
+        "Minutes made up on the way",
+        "By how much less late a flight arrived than it left, on average. From the table flown, in which each departure "
+        f"meets its arrival; {sum(lost):,} never arrived.",
+        charts.bars(bars, "Mean minutes made up on the way by carrier", colour=2),
+        ("carrier", "departures", "never arrived", "mean minutes", "made up"),
+        tuple(
+            (
+                names[row["carrier"]],
+                f"{row['departed_count']:,}",
+                f"{never:,}",
+                f"{row['minutes_mean'] or 0.0:.0f}",
+                f"{row['made_up_mean'] or 0.0:.1f}",
+            )
+            for row, never in zip(found, lost, strict=True)
+        ),
+    )
+
+
+def visibility(months: pa.Table) -> Figure:
+    """Mean delay by what one could see at the departure, over all months, the clearest first."""
+    rows = months.select(["visibility", "departures", "mean_delay"]).to_pylist()
+    counts = {name: sum(row["departures"] for row in rows if row["visibility"] == name) for name in SIGHT}
+    means = {
+        name: sum(row["departures"] * row["mean_delay"] for row in rows if row["visibility"] == name) / count
+        for name, count in counts.items()
+        if count
+    }
+    bars = [Bar(name, mean, f"{mean:.1f}", f"{counts[name]:,} departures") for name, mean in means.items()]
+    return Figure(
+        "Mean delay by visibility, minutes",
+        "In miles, by the newest reading at the airport when the plane left, none older than three hours. From the table "
+        "by_visibility, which has it by month.",
+        charts.bars(bars, "Mean delay by visibility", colour=1),
+        ("miles", "departures", "mean delay"),
+        tuple((name, f"{counts[name]:,}", f"{mean:.1f}") for name, mean in means.items()),
     )
 
 

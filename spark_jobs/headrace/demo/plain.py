@@ -1,4 +1,4 @@
-"""The same input by plain Structured Streaming, to measure what one global watermark loses.
+"""The same departures by plain Structured Streaming, to measure what one global watermark loses.
 
 The query is the one a Spark user would write: `withWatermark` on the event time with the pipeline's own
 lateness, then a windowed count in append mode. The files, their order and the deliveries are Headrace's.
@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.demo.data import AIRPORTS, Delivery, Prepared, partition_folder
+from headrace.demo.data import AIRPORTS, Delivery, Prepared, arrived_at
 
 SCHEMA = (
     "planned TIMESTAMP, delay INT, carrier STRING, flight INT, tailnum STRING, "
@@ -91,12 +91,11 @@ def _hourly(rows: DataFrame) -> DataFrame:
 
 
 def _arrive(prepared: Prepared, delivery: Delivery, folder: Path) -> None:
-    """Link the delivery's files and show all of them at once: the query may list the folder at any moment."""
+    """Link the delivery's departures and show all of them at once: the query may list the folder at any moment."""
     whole = folder.parent / "arriving"
     whole.mkdir()
-    for airport, staged in delivery.files:
-        source = partition_folder(prepared.data, airport) / staged.name
-        (whole / f"{airport}.csv").hardlink_to(source)
+    for file in delivery.of("departures"):
+        (whole / f"{file.airport}.csv").hardlink_to(arrived_at(prepared, file))
     whole.rename(folder / f"{delivery.number:04}")
 
 

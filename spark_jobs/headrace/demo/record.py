@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.demo.plain import PlainResult
 from headrace.runtime.progress import Progress
+from headrace.runtime.refresh import Refreshed
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """The run itself: `rows` delivered, `seconds` from the first delivery to the last window, all batches in
-    order of time, the counters, and the end of each delivery in seconds since the first.
+    """The run itself: `rows` of all streams delivered, `seconds` from the first delivery to the last window, all
+    batches in order of time, the counters, the end of each delivery in seconds since the first, and the version of the
+    planes that came in between.
     """
 
     rows: int
@@ -30,6 +32,7 @@ class Streamed:
     samples: tuple[Sample, ...]
     metrics: Mapping[str, int]
     delivered: tuple[float, ...]
+    refreshed: Refreshed | None = None
 
     @property
     def rows_per_second(self) -> float:

@@ -1,8 +1,8 @@
 """`headrace demo`: the main job on real flights, from SQL text to Delta tables that the gate has proved right.
 
-In order: prepare the input, run the pipeline while delivery after delivery arrives, flush, give plain Spark the
-same input, let the gate judge, write the report. The exit code is the gate's. A run begins afresh in a folder of
-its own, and only ever removes a folder that a demo made.
+In order: prepare the input, run the pipeline while delivery after delivery arrives and the table of planes is
+refreshed, flush, give plain Spark the same departures, let the gate judge, write the report. The exit code is the
+gate's. A run begins afresh in a folder of its own, and only ever removes a folder that a demo made.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from headrace.ops.statecount import StateCounter, counting
 from headrace.runtime.lake import Lake
 from headrace.runtime.progress import Progress
 from headrace.runtime.query import LivePipeline
+from headrace.runtime.refresh import Refreshed, refresh
 from headrace.runtime.session import spark_session
 from headrace.runtime.sinks import read_result
 from headrace.sql.compile import compile_file
@@ -94,7 +95,7 @@ def _show(request: RunDemo, root: Path, prepared: Prepared, console: Console) ->
         spark = spark_session("headrace demo", cores=request.cores)
     streamed = _stream(spark, pipeline, lake, prepared, console, request.partitions)
     shutil.rmtree(prepared.staged)
-    tell.streamed(console, streamed)
+    tell.streamed(console, streamed, len(pipeline.results))
     results = {result.name: read_result(lake, result) for result in pipeline.results}
     tell.results(console, results)
     plain = _compare(spark, prepared, root, console) if request.compare else None
@@ -121,9 +122,13 @@ def _stream(  # noqa: PLR0913 the run's own parts
     console: Console,
     partitions: int | None,
 ) -> Streamed:
-    """Deliver the input while the pipeline runs, each delivery when the one before is taken; then flush."""
+    """Deliver the input while the pipeline runs, each delivery when the one before is taken; then flush.
+
+    In the middle the table of planes is refreshed: all batches before have its first version, all behind the second.
+    """
     samples: list[Sample] = []
     delivered: list[float] = []
+    refreshed: Refreshed | None = None
     with counting(spark) as states, ProgressView(console, "headrace demo", state_rows=states.rows) as view:
         began = time.monotonic()
 
@@ -137,6 +142,10 @@ def _stream(  # noqa: PLR0913 the run's own parts
             live.start()
             began = time.monotonic()
             for delivery in prepared.deliveries:
+                if delivery.number == refresh_before(len(prepared.deliveries)):
+                    view.status("a new version of the table of planes")
+                    refreshed = refresh(spark, lake, pipeline.table("planes"), str(prepared.refreshed))
+                    live.pump()
                 view.status(
                     f"delivery {delivery.number} of {len(prepared.deliveries)}, {delivery.rows:,} rows"
                 )
@@ -151,7 +160,13 @@ def _stream(  # noqa: PLR0913 the run's own parts
             metrics = live.metrics()
         finally:
             live.stop()
-        return Streamed(prepared.rows, seconds, _counted(samples, states), metrics, tuple(delivered))
+        counted = _counted(samples, states)
+        return Streamed(prepared.rows, seconds, counted, metrics, tuple(delivered), refreshed)
+
+
+def refresh_before(deliveries: int) -> int:
+    """The number of the delivery before which the table of planes is refreshed; a single one has no middle."""
+    return max(2, deliveries // 2 + 1)
 
 
 def _counted(samples: list[Sample], states: StateCounter) -> tuple[Sample, ...]:

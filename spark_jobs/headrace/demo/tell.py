@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,25 @@ from headrace.demo.plain import PlainResult
 from headrace.demo.record import Streamed
 
 SHOWN = 5  # rows of a result
-UNSHOWN = ("window_end", "airport")  # follow from another column, and would not fit
+# Follow from another column, or would not fit into 80.
+UNSHOWN = (
+    *("window_end", "airport", "unknown_planes", "day", "tailnum", "minutes"),
+    *("left_late", "arrived_late"),
+)
+UNTOLD = ("in_weather",)  # what by_visibility sums up
 ORDER = {
     "hourly": [("window_start", "ascending"), ("departures", "descending")],
     "carrier_totals": [("departures", "descending")],
     "daily": [("cancellations", "descending")],
+    "flown": [("made_up", "descending"), ("departed", "ascending"), ("flight", "ascending")],
+    "by_visibility": [("mean_delay", "descending")],
 }
 TITLE = {
     "hourly": "hourly: each hour, airport and carrier (FINAL); the first rows",
     "carrier_totals": "carrier_totals: running totals by carrier (CHANGES); the largest",
     "daily": "daily: each day over everything (FINAL); the days with most cancellations",
+    "flown": "flown: departures joined with arrivals (LEFT, within 24 hours); most minutes made up in the air",
+    "by_visibility": "by_visibility: each month and what one could see (AS OF each departure); the longest delays",
 }
 
 
@@ -37,8 +46,9 @@ def prepared(console: Console, input_: Prepared, seconds: float) -> None:
     """How much input there is, and how it will come."""
     count = len(input_.deliveries)
     console.print(
-        f"{input_.rows:,} departures from EWR, JFK and LGA, to arrive in {count} "
-        f"{'delivery' if count == 1 else 'deliveries'}, LaGuardia's a day behind  [dim]({seconds:.1f} s)[/dim]"
+        f"{input_.count('departures'):,} departures from EWR, JFK and LGA, {input_.count('arrivals'):,} arrivals and "
+        f"{input_.count('weather'):,} readings of the weather, to come in {count} "
+        f"{'delivery' if count == 1 else 'deliveries'}, LaGuardia's departures a day behind  [dim]({seconds:.1f} s)[/dim]"
     )
 
 
@@ -50,18 +60,23 @@ def prepared_only(console: Console, input_: Prepared, pipeline: Path) -> None:
         console.print(f"  {command} {path} --flush --set DATA={data}", soft_wrap=True, highlight=False)
 
 
-def streamed(console: Console, run: Streamed) -> None:
-    """The run in one line."""
+def streamed(console: Console, run: Streamed, queries: int) -> None:
+    """The run in a line, and what was refreshed meanwhile."""
     late = run.metrics.get("late_rows", 0)
     console.print(
-        f"[bold]{run.rows:,}[/bold] rows through 3 queries in [bold]{run.seconds:.0f} s[/bold] "
-        f"({run.rows_per_second:,.0f} rows/s each), [bold]{late:,}[/bold] late\n"
+        f"[bold]{run.rows:,}[/bold] rows of three streams through {queries} queries in "
+        f"[bold]{run.seconds:.0f} s[/bold] ({run.rows_per_second:,.0f} rows/s), [bold]{late:,}[/bold] late"
     )
+    if run.refreshed is not None:
+        console.print(f"Refreshed in mid-run: {run.refreshed.render()}", highlight=False)
+    console.print()
 
 
 def results(console: Console, tables: Mapping[str, pa.Table]) -> None:
     """A few rows of each result."""
     for name, rows in tables.items():
+        if name in UNTOLD:
+            continue
         console.print(Text(TITLE.get(name, name), "bold"))
         console.print(result_table(name, rows))
         console.print()
@@ -72,7 +87,7 @@ def result_table(name: str, rows: pa.Table) -> Table:
     ordered = rows.sort_by(ORDER[name]) if name in ORDER else rows
     ordered = ordered.select([column for column in ordered.column_names if column not in UNSHOWN])
     table = Table(
-        caption=f"{min(SHOWN, rows.num_rows):,} of {rows.num_rows:,} rows",
+        caption=f"{min(SHOWN, rows.num_rows):,} of {rows.num_rows:,} rows{_more(name, rows)}",
         caption_justify="left",
         box=None,
         padding=(0, 2, 0, 0),
@@ -88,6 +103,11 @@ def result_table(name: str, rows: pa.Table) -> Table:
     return table
 
 
+def _more(name: str, rows: pa.Table) -> str:
+    """What the first rows don't show."""
+    return f"; {rows['arrived'].null_count:,} never arrived" if name == "flown" else ""
+
+
 def cell(value: Any) -> str:
     """A value for people: times in UTC to the minute, floats to two digits, nothing as a dash."""
     match value:
@@ -95,6 +115,8 @@ def cell(value: Any) -> str:
             return "–"
         case datetime():
             return f"{value:%Y-%m-%d %H:%M}"
+        case date():
+            return f"{value:%Y-%m-%d}"
         case float():
             return "NaN" if math.isnan(value) else f"{value:,.2f}"
         case int():

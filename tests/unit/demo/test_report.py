@@ -14,6 +14,7 @@ from headrace.demo.plain import PlainResult
 from headrace.demo.record import Demo, Proof, Sample, Streamed
 from headrace.demo.report import page
 from headrace.runtime.progress import PartitionMark, Progress
+from headrace.runtime.refresh import Refreshed
 
 HOUR_MS = 3_600_000
 MIDNIGHT = datetime(2013, 7, 1, 4, tzinfo=UTC)  # in New York
@@ -36,14 +37,51 @@ def hourly() -> pa.Table:
 def totals() -> pa.Table:
     return pa.table(
         {
+            "carrier": ["SC", "BA"],
             "name": ["Small & Co", "Big Air"],
             "departures": [2, 5],
             "cancellations": [1, 0],
             "mean_delay": [7.0, -1.5],
             "largest_delay": [9, 3],
             "seats_flown": [100, None],
+            "unknown_planes": [0, 5],
         }
     )
+
+
+def flown() -> pa.Table:
+    """Three flights of one carrier, of which one never arrived and one was diverted, and one of the other."""
+    left = [MIDNIGHT + timedelta(hours=hour) for hour in (8, 9, 10, 11)]
+    return pa.table(
+        {
+            "carrier": ["BA", "BA", "BA", "SC"],
+            "departed": pa.array(left, TIME),
+            "arrived": pa.array([left[1], None, left[3], left[3] + timedelta(hours=1)], TIME),
+            "minutes": [60, None, 60, 60],
+            "made_up": [5, None, None, -3],
+        }
+    )
+
+
+def by_visibility() -> pa.Table:
+    """Two months."""
+    return pa.table(
+        {
+            "visibility": ["under 1", "10 miles", "10 miles"],
+            "departures": [1, 3, 1],
+            "mean_delay": [40.0, 2.0, 6.0],
+        }
+    )
+
+
+def results() -> dict[str, pa.Table]:
+    return {
+        "hourly": hourly(),
+        "carrier_totals": totals(),
+        "daily": daily(),
+        "flown": flown(),
+        "by_visibility": by_visibility(),
+    }
 
 
 def daily() -> pa.Table:
@@ -71,8 +109,10 @@ def demo() -> Demo:
         partitions=4,
         months=1,
         deliveries=2,
-        streamed=Streamed(4, 4.0, samples(), {"late_rows": 0}, (3.0,)),
-        results={"hourly": hourly(), "carrier_totals": totals(), "daily": daily()},
+        streamed=Streamed(
+            4, 4.0, samples(), {"late_rows": 0}, (3.0,), Refreshed("planes", 1, 0, 3_322, 1, 0.1)
+        ),
+        results=results(),
         plain=PlainResult(4, 3, (("EWR", 0), ("JFK", 0), ("LGA", 3)), "", 2),
         proof=Proof("equal", (("hourly", "equal", 4),), 1e-9),
         sql="SELECT 1 < 2",
@@ -110,7 +150,15 @@ def test_the_page_fetches_nothing_and_closes_its_tags(demo: Demo) -> None:
 
 def test_the_page_says_rows_lateness_what_plain_spark_dropped_and_the_verdict(demo: Demo) -> None:
     text = page(demo)
-    for fact in ("<b>4</b>", "<b>0</b>", "<b>3</b>", "<b>equal</b>", "1 &lt; 2", "Small &amp; Co"):
+    for fact in (
+        "<b>4</b>",
+        "<b>0</b>",
+        "<b>3</b>",
+        "<b>equal</b>",
+        "1 &lt; 2",
+        "Small &amp; Co",
+        "version 1, 3,322 rows",
+    ):
         assert fact in text
 
 
@@ -126,6 +174,16 @@ def test_carriers_are_ordered_by_departures() -> None:
 
 def test_the_day_with_most_cancellations_is_named() -> None:
     assert "02 Jul: 4 of 5" in figures.cancellations(daily()).svg
+
+
+def test_the_mean_of_what_was_made_up_leaves_out_what_never_arrived() -> None:
+    figure = figures.made_up(flown(), totals())
+    assert figure.rows == (("Big Air", "3", "1", "60", "5.0"), ("Small & Co", "1", "0", "60", "-3.0"))
+    assert "1 never arrived" in figure.caption
+
+
+def test_the_mean_of_a_visibility_is_weighted_by_departures() -> None:
+    assert figures.visibility(by_visibility()).rows == (("10 miles", "4", "3.0"), ("under 1", "1", "40.0"))
 
 
 def test_the_lag_is_that_of_each_partition_in_hours(demo: Demo) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace.demo.run import STAMP, RunDemo, fresh_folder, run_demo
+from headrace.demo.run import STAMP, RunDemo, fresh_folder, refresh_before, run_demo
 from headrace.errors import ExitCode, Refused
 
 
@@ -26,11 +26,16 @@ def test_a_folder_that_no_demo_made_is_refused_and_left_as_it_was(tmp_path: Path
     assert (tmp_path / "mine.txt").read_text() == "precious"
 
 
+def test_the_planes_are_refreshed_between_two_deliveries() -> None:
+    assert [refresh_before(count) for count in (2, 3, 8)] == [2, 2, 5]
+    assert refresh_before(1) > 1  # never
+
+
 def test_prepare_only_delivers_everything_and_says_how_to_run_it(tmp_path: Path) -> None:
     out = io.StringIO()
     request = RunDemo(tmp_path / "demo", months=1, deliveries=3, prepare_only=True)
     assert run_demo(request, Console(file=out, width=200)) == ExitCode.DONE
-    files = sorted((tmp_path / "demo" / "input" / "departures").glob("partition=*/*.csv"))
-    assert len(files) == 9
+    files = sorted((tmp_path / "demo" / "input").glob("*/partition=*/*.csv"))
+    assert len(files) == 27
     assert not list((tmp_path / "demo" / "staged").rglob("*.csv"))
     assert "--flush --set DATA=" in out.getvalue()
