@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import tracker
+from benchmarks.lookups import BATCH
 from benchmarks.measure import Figure
 from benchmarks.pairs import BATCHES, PAIRS, side_by_side
 from benchmarks.queries import BATCH_ROWS, BENCHMARKS, CARRIED, KEYS, PARTITIONS, WARM_ROWS
@@ -30,8 +31,8 @@ def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
     compared = {query: _compared(query, pairs) for query in BENCHMARKS}
     carried = [_telling(Figure(**_alone("benchmarks.engines", "headrace", query))) for query in CARRIED]
-    sink = _alone("benchmarks.sink")
-    OUT.write_text(_page(compared, carried, sink, pairs), encoding="utf-8")
+    sink, looked = _alone("benchmarks.sink"), _alone("benchmarks.lookups")
+    OUT.write_text(_page(compared, carried, sink, looked, pairs), encoding="utf-8")
     print(f"written: {OUT}")
 
 
@@ -71,7 +72,13 @@ def _alone(module: str, *arguments: str) -> dict[str, Any]:
     return result
 
 
-def _page(compared: dict[str, list[str]], carried: list[Figure], sink: dict[str, float], pairs: int) -> str:
+def _page(
+    compared: dict[str, list[str]],
+    carried: list[Figure],
+    sink: dict[str, float],
+    looked: dict[str, float],
+    pairs: int,
+) -> str:
     lines = [
         "# Benchmarks",
         "",
@@ -104,6 +111,8 @@ def _page(compared: dict[str, list[str]], carried: list[Figure], sink: dict[str,
         f"| MERGE in foreachBatch, `snapshotPartitions` = 1 | {sink['merge']:.3f} | 1.00 |",
         f"| Headrace's sink | {sink['headrace']:.3f} | {ratio:.2f} |",
         "",
+        *lookup_lines(looked),
+        "",
         "The tracker:",
         "",
         "| | |",
@@ -111,6 +120,22 @@ def _page(compared: dict[str, list[str]], carried: list[Figure], sink: dict[str,
     ]
     lines += [f"| {name} | {figure:,.2f} {unit} |" for name, figure, unit in tracker.rows()]
     return "\n".join(lines) + "\n"
+
+
+def lookup_lines(looked: dict[str, float]) -> list[str]:
+    """The section of `benchmarks.lookups`."""
+    return [
+        f"Batches of {BATCH:,} rows LEFT JOIN a reference table of {looked['rows']:,.0f} rows, "
+        f"{looked['bytes'] / 2**20:.0f} MB in Delta; it was written to Redis in {looked['written_s']:.1f} s:",
+        "",
+        "| way | rows/s | |",
+        "|---|---:|---:|",
+        f"| Spark's own join with the Delta version | {looked['spark']:,.0f} | 1.00 |",
+        f"| looked up in Redis, by workers that know most of it | {looked['headrace']:,.0f} "
+        f"| {looked['headrace'] / looked['spark']:.2f} |",
+        f"| the first look-ups: nothing is known, workers start | {looked['cold']:,.0f} "
+        f"| {looked['cold'] / looked['spark']:.2f} |",
+    ]
 
 
 if __name__ == "__main__":
