@@ -110,7 +110,6 @@ def run(spark: SparkSession, tmp_path: Path) -> Iterator[Run]:
     ("kind", "near", "since"),
     [
         ("INNER", NEAR, 16),
-        ("LEFT", NEAR, 16),
         ("LEFT", "ON l.k = m.k WINDOW TUMBLING(INTERVAL '10' SECOND)", 10),
     ],
 )
