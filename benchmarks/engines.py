@@ -1,6 +1,6 @@
 """One engine on one benchmark query in a process of its own: `python -m benchmarks.engines ENGINE QUERY`.
 
-Prints one JSON line: rows, seconds, CPU seconds. The streaming engines run WARM_ROWS first. With `--turns`
+Prints one JSON line: rows, seconds, CPU seconds. The streaming engines run the warm-up's rows first. With `--turns`
 they then stop after each batch, print its line and wait for one on standard input: two engines that take
 turns batch by batch meet the same machine, however its speed drifts (`benchmarks.pairs`).
 """
@@ -18,17 +18,7 @@ import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure import Figure, Moment
-from benchmarks.queries import (
-    BATCH_ROWS,
-    BENCHMARKS,
-    CARRIED,
-    DUCKDB_ROWS,
-    PARTITIONS,
-    ROWS,
-    SPARK_COLUMNS,
-    WARM_ROWS,
-    Benchmark,
-)
+from benchmarks.queries import BATCH_ROWS, BENCHMARKS, CARRIED, PARTITIONS, Benchmark
 from headrace.runtime.lake import Lake
 from headrace.runtime.progress import Progress
 from headrace.runtime.query import LivePipeline
@@ -41,7 +31,8 @@ CONF = {"spark.sql.shuffle.partitions": str(PARTITIONS), "spark.default.parallel
 class Laps:
     """The moments at which the warm-up and the measured rows were done, told batch by batch."""
 
-    def __init__(self, *, turns: bool) -> None:
+    def __init__(self, benchmark: Benchmark, *, turns: bool) -> None:
+        self.benchmark = benchmark
         self.turns = turns
         self.rows = 0
         self.begin: Moment | None = None
@@ -51,11 +42,12 @@ class Laps:
     def batch(self) -> None:
         """A batch is done. Where turns are taken, returns when it is this engine's turn again."""
         self.rows += BATCH_ROWS
-        if self.turns and self.rows >= WARM_ROWS:
+        warm = self.benchmark.warm
+        if self.turns and self.rows >= warm:
             self._turn()
-        elif self.rows == WARM_ROWS:
+        elif self.rows == warm:
             self.begin = Moment.now()
-        elif self.rows == WARM_ROWS + ROWS:
+        elif self.rows == warm + self.benchmark.rows:
             self.end = Moment.now()
             self.done.set()
 
@@ -69,15 +61,16 @@ class Laps:
             self.end = now
             self.done.set()
 
-    def figure(self, engine: str, query: str) -> Figure:
+    def figure(self, engine: str) -> Figure:
         assert self.begin is not None
         assert self.end is not None
-        return Figure(engine, query, ROWS, self.end.wall - self.begin.wall, self.end.cpu - self.begin.cpu)
+        query, rows = self.benchmark.name, self.benchmark.rows
+        return Figure(engine, query, rows, self.end.wall - self.begin.wall, self.end.cpu - self.begin.cpu)
 
 
 def headrace(benchmark: Benchmark, *, turns: bool = False) -> Figure:
     """The production compiler and runtime, into the blackhole connector."""
-    laps = Laps(turns=turns)
+    laps = Laps(benchmark, turns=turns)
 
     def told(progress: Progress) -> None:
         if progress.input_rows:
@@ -92,38 +85,41 @@ def headrace(benchmark: Benchmark, *, turns: bool = False) -> Figure:
             live.pump()
         live.stop()
         spark.stop()
-    return laps.figure("headrace", benchmark.name)
+    return laps.figure("headrace")
 
 
 def handwritten(benchmark: Benchmark, *, turns: bool = False) -> Figure:
     """The same query as plain Structured Streaming: same source, N, state store, batch size, noop sink."""
-    laps = Laps(turns=turns)
+    laps = Laps(benchmark, turns=turns)
     with tempfile.TemporaryDirectory() as folder:
         spark = spark_session("bench", cores=PARTITIONS, conf=CONF)
-        options = {"rowsPerBatch": str(BATCH_ROWS), "advanceMillisPerBatch": "1000", "startTimestamp": "0"}
-        source = spark.readStream.format("rate-micro-batch").options(**options).load()
-        rows = source.selectExpr(*SPARK_COLUMNS).withWatermark("ts", "10 seconds")
-        rows.createOrReplaceTempView("s")
-        mode = "append" if benchmark.name == "windowed" else "update"
+        options = {
+            "rowsPerBatch": str(benchmark.view_rows),
+            "advanceMillisPerBatch": "1000",
+            "startTimestamp": "0",
+        }
+        for name, chosen in benchmark.views.items():
+            source = spark.readStream.format("rate-micro-batch").options(**options).load()
+            source.selectExpr(*chosen).withWatermark("ts", "10 seconds").createOrReplaceTempView(name)
 
         def batch(frame: DataFrame, _number: int) -> None:
             frame.write.format("noop").mode("overwrite").save()
             laps.batch()
 
-        writer = spark.sql(benchmark.spark).writeStream.outputMode(mode).foreachBatch(batch)
+        writer = spark.sql(benchmark.spark).writeStream.outputMode(benchmark.mode).foreachBatch(batch)
         query = writer.option("checkpointLocation", str(Path(folder, "checkpoint"))).start()
         laps.done.wait()
         query.stop()
         spark.stop()
-    return laps.figure("structured streaming", benchmark.name)
+    return laps.figure("structured streaming")
 
 
 def spark_batch(benchmark: Benchmark) -> Figure:
     """One pass of Spark batch over the same rows, warm."""
     spark = spark_session("bench", cores=PARTITIONS, conf=CONF)
-    spark.range(0, ROWS, 1, PARTITIONS).withColumnRenamed("id", "value").selectExpr(
-        *SPARK_COLUMNS
-    ).createOrReplaceTempView("s")
+    for name, chosen in benchmark.views.items():
+        values = spark.range(0, benchmark.rows // len(benchmark.views), 1, PARTITIONS)
+        values.withColumnRenamed("id", "value").selectExpr(*chosen).createOrReplaceTempView(name)
     figure = timed("spark batch", benchmark, lambda: _noop(spark, benchmark.spark))
     spark.stop()
     return figure
@@ -133,7 +129,6 @@ def duck(benchmark: Benchmark) -> Figure:
     """DuckDB on the same rows and cores, warm."""
     database = duckdb.connect()
     database.execute(f"SET threads = {PARTITIONS}")
-    assert DUCKDB_ROWS in benchmark.duckdb
     return timed(
         "duckdb", benchmark, lambda: database.execute(f"CREATE OR REPLACE TABLE r AS {benchmark.duckdb}")
     )
@@ -145,7 +140,7 @@ def timed(engine: str, benchmark: Benchmark, work: Callable[[], object]) -> Figu
     begin = Moment.now()
     work()
     end = Moment.now()
-    return Figure(engine, benchmark.name, ROWS, end.wall - begin.wall, end.cpu - begin.cpu)
+    return Figure(engine, benchmark.name, benchmark.rows, end.wall - begin.wall, end.cpu - begin.cpu)
 
 
 def _noop(spark: SparkSession, text: str) -> None:

@@ -14,10 +14,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from benchmarks.measure import Figure
-from benchmarks.queries import BATCH_ROWS
+from benchmarks.queries import BATCH_ROWS, BENCHMARKS
 
 PAIRS = 7
-BATCHES = 20  # of each engine in a pair
 NAMES = {"headrace": "headrace", "handwritten": "structured streaming"}
 
 
@@ -48,8 +47,9 @@ class Engine:
         return seconds, cpu_seconds
 
 
-def side_by_side(query: str, batches: int = BATCHES) -> tuple[Figure, Figure]:
+def side_by_side(query: str) -> tuple[Figure, Figure]:
     """Headrace's figure and the hand-written query's, from one pair of processes."""
+    batches = BENCHMARKS[query].rows // BATCH_ROWS
     with ExitStack() as started:
         engines = [_warm(started, name, query) for name in NAMES]
         for n in range(batches):

@@ -1,26 +1,29 @@
-"""The benchmark queries over the same generated rows: two in all their dialects, and those that only Headrace has.
+"""The benchmark queries over the same generated rows: four in all their dialects, and those that only Headrace has.
 
 Row number n has key n % 10,000, event time 1970-01-01 + n * 100 µs and value n % 1,000. The stream comes
 in batches of BATCH_ROWS from Spark's `rate-micro-batch` source, for Headrace and for the hand-written
-query alike.
+query alike. Two streams that are joined share a batch: order n comes at n * 200 µs, its shipment 0 to 9 seconds later.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 BATCH_ROWS = 2_000_000
 WARM_ROWS = 20_000_000
 ROWS = 40_000_000
 KEYS = 10_000
 PARTITIONS = 2  # N, the number of cores
+JOINED_ROWS = 10_000_000  # 5 million of each stream
+KEY = f"value % {KEYS}"
 
 
-def stream(micros: str, name: str = "s", rows: int = BATCH_ROWS) -> str:
+def stream(micros: str, name: str = "s", rows: int = BATCH_ROWS, key: str = KEY) -> str:
     """A stream in Headrace SQL, its event time as microseconds, `rows` of it in each batch."""
     return f"""
 CREATE STREAM {name} (timestamp TIMESTAMP, value BIGINT,
-    k AS value % {KEYS}, ts AS timestamp_micros({micros}), v AS value % 1000,
+    k AS {key}, ts AS timestamp_micros({micros}), v AS value % 1000,
     WATERMARK FOR ts AS ts - INTERVAL '10' SECOND)
   WITH ('connector' = 'rate', 'rows-per-batch' = '{rows}');
 """
@@ -32,25 +35,67 @@ BURSTS = SETTING + stream(
     f"value * 100 + (value DIV {20 * KEYS}) * 10000000"
 )  # 20 rows of a key, then 10 s of silence
 HALVES = SETTING + "".join(stream("value * 200", name, BATCH_ROWS // 2) for name in "lr")
-SPARK_COLUMNS = (
-    f"value % {KEYS} AS k",
-    "timestamp_micros(value * 100) AS ts",
-    "value % 1000 AS v",
+ORDERS = {"o": "value * 200", "s": "value * 200 + value % 10 * 1000000"}  # and shipments
+ORDERS_STREAMS = SETTING + "".join(
+    stream(micros, name, BATCH_ROWS // 2, "value") for name, micros in ORDERS.items()
 )
+
+
+def columns(micros: str, key: str = KEY) -> tuple[str, ...]:
+    """The columns of `stream` for Spark's `selectExpr`."""
+    return f"{key} AS k", f"timestamp_micros({micros}) AS ts", "value % 1000 AS v"
+
+
+S_COLUMNS: Mapping[str, tuple[str, ...]] = {"s": columns("value * 100")}
+ORDERS_COLUMNS = {name: columns(micros, "value") for name, micros in ORDERS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One query: as Headrace SQL, as Spark SQL over a view `s`, and as DuckDB SQL over a range."""
+    """One query: as Headrace SQL, as Spark SQL over `views` of the generated rows, and as DuckDB SQL over a range.
+
+    `mode` is the hand-written query's. `rows` are measured, after `warm` others; those of all views together.
+    """
 
     name: str
     headrace: str
     spark: str
     duckdb: str
+    mode: str = "append"
+    views: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: S_COLUMNS)
+    rows: int = ROWS
+    warm: int = WARM_ROWS
+
+    @property
+    def view_rows(self) -> int:
+        """Rows of each view in a batch."""
+        return BATCH_ROWS // len(self.views)
 
 
 DUCKDB_ROWS = f"""(SELECT range % {KEYS} AS k, make_timestamp(range * 100) AS ts, range % 1000 AS v
     FROM range({ROWS}))"""
+DUCKDB_ORDERS = {
+    name: f"(SELECT range AS k, make_timestamp({micros.replace('value', 'range')}) AS ts, range % 1000 AS v "
+    f"FROM range({JOINED_ROWS // 2})) AS {name}"
+    for name, micros in ORDERS.items()
+}
+
+
+def _joined(kind: str) -> Benchmark:
+    """Each order with its shipment, where that left within 5 seconds: six in ten do."""
+    chosen = "SELECT o.k, o.ts, o.v, s.ts AS shipped, s.v AS w FROM"
+    same = "ON o.k = s.k AND s.ts BETWEEN o.ts AND o.ts + INTERVAL"
+    text = f"{chosen} o {kind} JOIN s {same} '5' SECOND"
+    return Benchmark(
+        name=f"interval join, {kind}",
+        headrace=f"{ORDERS_STREAMS}\nCREATE TABLE r WITH ('connector' = 'blackhole') AS {text};",
+        spark=text,
+        duckdb=f"{chosen} {DUCKDB_ORDERS['o']} {kind} JOIN {DUCKDB_ORDERS['s']} {same} 5 SECOND",
+        views=ORDERS_COLUMNS,
+        rows=JOINED_ROWS,
+        warm=JOINED_ROWS,
+    )
+
 
 BENCHMARKS = {
     "windowed": Benchmark(
@@ -71,7 +116,9 @@ CREATE TABLE r WITH ('connector' = 'blackhole') AS
   SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s GROUP BY k;""",
         spark="SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s GROUP BY k",
         duckdb=f"SELECT k, COUNT(*) AS n, SUM(v) AS total FROM {DUCKDB_ROWS} GROUP BY k",
+        mode="update",
     ),
+    **{joined.name: joined for joined in map(_joined, ("INNER", "LEFT"))},
 }
 
 # What Structured Streaming has no operator for (but for `sessions`, EMIT FINAL): Headrace alone.

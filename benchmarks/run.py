@@ -20,8 +20,17 @@ from typing import Any
 from benchmarks import tracker
 from benchmarks.lookups import BATCH
 from benchmarks.measure import Figure
-from benchmarks.pairs import BATCHES, PAIRS, side_by_side
-from benchmarks.queries import BATCH_ROWS, BENCHMARKS, CARRIED, KEYS, PARTITIONS, WARM_ROWS
+from benchmarks.pairs import PAIRS, side_by_side
+from benchmarks.queries import (
+    BATCH_ROWS,
+    BENCHMARKS,
+    CARRIED,
+    JOINED_ROWS,
+    KEYS,
+    PARTITIONS,
+    ROWS,
+    WARM_ROWS,
+)
 
 ALONE = ("batch", "duckdb")
 OUT = Path(__file__).parent / "results.md"
@@ -85,8 +94,9 @@ def _page(
         f"`make bench` on {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()}), "
         f"Python {platform.python_version()}. Generated rows, {KEYS:,} keys, N = {PARTITIONS}, "
         f"{BATCH_ROWS:,} rows a batch, noop sink, RocksDB, {WARM_ROWS:,} rows of warm-up. Headrace and structured "
-        f"streaming took turns batch by batch, {BATCHES * BATCH_ROWS:,} rows each, in each of {pairs} pairs of "
-        "processes: medians, and in brackets the extremes of the pairs' ratios. The others: one run each.",
+        f"streaming took turns batch by batch, {ROWS:,} rows each, in each of {pairs} pairs of "
+        "processes: medians, and in brackets the extremes of the pairs' ratios. The others: one run each. Interval "
+        f"joins: two streams of {JOINED_ROWS // 2:,} rows each, after as many of warm-up.",
         "",
         "| query | engine | rows/s | CPU s per million rows | Headrace's share of it |",
         "|---|---|---:|---:|---:|",
