@@ -40,8 +40,8 @@ def _join(key: str) -> tuple[int, str]:
     """Many rows, each with a partner or two among the thousand a second of the other side."""
     few = "if(value % 1000 < 2, 0, 1 + value % 10007)" if key == HOT else UNIFORM
     return (
-        500_000,
-        f"""{_stream("l", key, 500_000)}{_stream("r", few, 1_000)}
+        100_000,
+        f"""{_stream("l", key, 100_000)}{_stream("r", few, 1_000)}
 CREATE TABLE j WITH ('connector' = 'blackhole') AS SELECT l.k, l.ts, l.v, r.v AS w FROM l JOIN r
   ON l.k = r.k AND r.ts BETWEEN l.ts - INTERVAL '1' SECOND AND l.ts;""",
     )
