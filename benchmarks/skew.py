@@ -24,6 +24,7 @@ from headrace.sql.compile import compile_pipeline
 
 CORES, PARTITIONS = 2, 4
 PAIRS, BATCHES, WARM_BATCHES = 5, 10, 8
+JOINED_ROWS, GROUPED_ROWS = 100_000, 2_000_000  # a batch
 SALTS = ("off", "auto")
 HOT, UNIFORM = "if(value % 10 < 8, 0, 1 + value % 10007)", "value % 10007"
 
@@ -40,8 +41,8 @@ def _join(key: str) -> tuple[int, str]:
     """Many rows, each with a partner or two among the thousand a second of the other side."""
     few = "if(value % 1000 < 2, 0, 1 + value % 10007)" if key == HOT else UNIFORM
     return (
-        100_000,
-        f"""{_stream("l", key, 100_000)}{_stream("r", few, 1_000)}
+        JOINED_ROWS,
+        f"""{_stream("l", key, JOINED_ROWS)}{_stream("r", few, 1_000)}
 CREATE TABLE j WITH ('connector' = 'blackhole') AS SELECT l.k, l.ts, l.v, r.v AS w FROM l JOIN r
   ON l.k = r.k AND r.ts BETWEEN l.ts - INTERVAL '1' SECOND AND l.ts;""",
     )
@@ -49,8 +50,8 @@ CREATE TABLE j WITH ('connector' = 'blackhole') AS SELECT l.k, l.ts, l.v, r.v AS
 
 def _groups(window: str) -> tuple[int, str]:
     return (
-        2_000_000,
-        f"""{_stream("s", HOT, 2_000_000)}
+        GROUPED_ROWS,
+        f"""{_stream("s", HOT, GROUPED_ROWS)}
 CREATE TABLE g WITH ('connector' = 'blackhole') AS SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s GROUP BY k {window};""",
     )
 
